@@ -4,8 +4,9 @@
 --- The report of the compiled program (lupine.report) says in which row of its
 --- schedule each stage works on each micro-batch, and how long rows and
 --- transfers take. A row begins with the inputs of its stages and ends with
---- their outputs; tensors of one IPU follow one another. With an output mode
---- other than All the outputs go after the last row. Times are seconds of
+--- their outputs; tensors of one IPU follow one another. What I/O tiles run ahead
+--- with goes at the beginning of the row before, or after, its own. With an output
+--- mode other than All the outputs go after the last row. Times are seconds of
 --- simulated time since the call began, the same in every replica.
 ---
 --- Source: PopTorch API reference, PoplarExecutor.getPerfCounters.
@@ -14,26 +15,34 @@ local M = {}
 local ALL = "all"
 
 -- Rows of a call, one entry an execution: the row, when it starts, in which
--- weight update, the number of its turn.
+-- weight update, the number of its turn, whether it is there once in a call.
 local function unroll(r)
-  local list, now = {}, 0
-  local function add(row, loop, at)
-    list[#list + 1] = { row = row, start = now, loop = loop, at = at }
+  local list, now, loops = {}, 0, r.sequence
+  local function add(row, update, at, once)
+    list[#list + 1] = { row = row, start = now, loop = update, at = at, once = once }
     now = now + row.cycles
   end
-  local function run(once, update)
-    for _, l in ipairs(r.sequence) do
-      for k = 0, l.once == once and l.count - 1 or -1 do
-        for i = l.first_row, l.first_row + l.rows - 1 do
-          add(r.schedule[i], update, r.schedule[i].first + k * l.step)
+  local function run(first, last, update)
+    for l = first, last do
+      for k = 0, loops[l].count - 1 do
+        for i = loops[l].first_row, loops[l].first_row + loops[l].rows - 1 do
+          add(r.schedule[i], update, r.schedule[i].first + k * loops[l].step, loops[l].once)
         end
       end
     end
   end
-  for update = 0, r.loops - 1 do
-    run(false, update)
+  local first, last = 1, #loops
+  while loops[first].once do
+    first = first + 1
   end
-  run(true, r.loops)
+  while loops[last].once do
+    last = last - 1
+  end
+  run(1, first - 1, 0)
+  for update = 0, r.loops - 1 do
+    run(first, last, update)
+  end
+  run(last + 1, #loops, r.loops - 1)
   return list
 end
 
@@ -75,28 +84,42 @@ local function micro_batch_of(stream, execution)
   return nil
 end
 
-local function active(streams, execution)
-  local list, micro = {}, {}
-  for _, s in ipairs(streams) do
-    local m = micro_batch_of(s, execution)
-    if m then
-      list[#list + 1] = s
-      micro[s] = m
-    end
+-- The number, in the call and from 1, of the micro-batch whose tensor a row
+-- moves; nil: none.
+local function moved(r, s, x, input)
+  local before, m = x.loop * r.micro_batches, micro_batch_of(s, x)
+  if not m then -- a row of transfers alone, of the first input or the last output
+    local own = x.row.kind == (input and "fill" or "flush") and #x.row.entries > 0
+      and x.row.entries[1].kind ~= "compute" and s.ahead == (x.once and "update" or "micro_batch")
+    return own and before + (input and 1 or r.micro_batches) or nil
   end
-  return list, micro
+  local n = before + m + 1
+  if s.ahead == "none" then
+    return n
+  end
+  n = n + (input and 1 or -1)
+  local first, last = 1, r.loops * r.micro_batches
+  if s.ahead == "micro_batch" then
+    first, last = before + 1, before + r.micro_batches
+  end
+  return n >= first and n <= last and n or nil
 end
 
 -- Sets [tensor][number of the micro-batch in the call] for a kind of transfer.
 local function micro_batches(r, executions, streams, kind, starts, ends)
+  local input = kind == "host_in"
   for _, x in ipairs(executions) do
-    local list, micro = active(streams, x)
+    local list, at = {}, {}
+    for _, s in ipairs(streams) do
+      at[s] = moved(r, s, x, input)
+      list[#list + 1] = at[s] and s
+    end
     local share = shares(list, x.row, kind)
     for _, s in ipairs(list) do
-      local origin = x.start + (kind == "host_out" and x.row.cycles - share[s][3] or 0)
-      local n = x.loop * r.micro_batches + micro[s] + 1
-      starts[s.tensor][n] = (origin + share[s][1]) / r.clock_hz
-      ends[s.tensor][n] = (origin + share[s][2]) / r.clock_hz
+      local late = not input and s.ahead == "none"
+      local origin = x.start + (late and x.row.cycles - share[s][3] or 0)
+      starts[s.tensor][at[s]] = (origin + share[s][1]) / r.clock_hz
+      ends[s.tensor][at[s]] = (origin + share[s][2]) / r.clock_hz
     end
   end
 end
@@ -114,7 +137,7 @@ local function at_the_end(r, executions, streams, starts, ends)
 end
 
 -- One that no micro-batch reads or makes takes no time at the first stage.
-local IDLE = { bytes = 0, ipu = 0, stage = 0, backward = false }
+local IDLE = { bytes = 0, ipu = 0, stage = 0, backward = false, ahead = "none" }
 
 -- Streams of the variables, each with its tensor's number in the list.
 local function of_variables(r, variables)
@@ -125,7 +148,7 @@ local function of_variables(r, variables)
   for i, v in ipairs(variables) do
     local s = of[v.index] or IDLE
     list[i] = { tensor = i, bytes = s.bytes, ipu = s.ipu, stage = s.stage,
-      backward = s.backward }
+      backward = s.backward, ahead = s.ahead }
   end
   return list
 end

@@ -10,6 +10,8 @@ const char *const lp_row_names[LP_N_ROWS] = {"fill",  "steady", "flush",
 const char *const lp_act_names[LP_N_ACTS] = {"compute",    "copy",  "host_in",
                                              "host_out",   "load",  "store",
                                              "collective", "update"};
+const char *const lp_ahead_names[LP_N_AHEAD] = {"none", "micro_batch",
+                                                "update"};
 const char *const lp_mem_names[LP_N_MEM] = {
     "weights", "optimizer_state", "accumulators", "buffers",
     "stash",   "vertex_code",     "vertex_state", "exchange_code",

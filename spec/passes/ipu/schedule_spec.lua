@@ -153,24 +153,6 @@ describe("markers", function()
     assert.equal(0, plain.stages[2].recompute_cycles)
   end)
 
-  it("set_overlap_for_input hides host I/O behind computing, with I/O tiles", function()
-    local function host(mark, io_tiles)
-      local r = helper.simulate(helper.chain(1, { device_iterations = 4, batch = 64, width = 256,
-        layer = function(h, w)
-          return torch.relu(torch.matmul(mark(h), w))
-        end }), { io_tiles = io_tiles, output_slices = 1 })
-      return helper.rows(r, "phase")[1].host
-    end
-    local function overlapped(x)
-      return core.forms.internal.set_overlap_for_input(x, "overlap_accumulation_loop")
-    end
-    local function not_overlapped(x)
-      return core.forms.internal.set_overlap_for_input(x, "no_overlap")
-    end
-    assert.is_true(host(overlapped, 32) < host(not_overlapped, 32))
-    assert.equal(host(not_overlapped, 0), host(overlapped, 0)) -- nowhere to overlap
-  end)
-
   it("set_available_memory bounds the scratch of the product before it", function()
     local function product(proportion)
       local step = helper.step(function(inputs)

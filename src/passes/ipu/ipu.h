@@ -178,6 +178,15 @@ typedef struct LpNodeCost {
     uint32_t label; /* equal for equal work: its code is there once an IPU */
 } LpNodeCost;
 
+/* How far ahead I/O tiles fetch an input while the others compute, and how long
+ * they keep an output: as the marker asks (poptorch.OverlapMode). */
+typedef enum {
+    LP_AHEAD_NONE,
+    LP_AHEAD_MICRO_BATCH, /* of the same weight update */
+    LP_AHEAD_UPDATE,      /* the next update's first one too */
+    LP_N_AHEAD
+} LpAhead;
+
 /* ---- schedule ------------------------------------------------------------ */
 typedef enum {
     LP_ROW_FILL,
@@ -239,7 +248,8 @@ typedef struct LpLoop {
     uint32_t first_row, n_row;
     int64_t count;
     int step;
-    bool once; /* at the end of a call, else for every weight update */
+    bool once; /* in a call, before or after all that is there for every weight
+                  update; else one of these */
 } LpLoop;
 
 /* ---- memory -------------------------------------------------------------- */
@@ -318,6 +328,7 @@ typedef struct LpIpuPlan {
 
     LpShare *share; /* by node of micro */
     LpNodeCost *cost, *update_cost;
+    LpAhead *ahead; /* of streams */
     LpRow *row;
     size_t n_row, cap_row;
     LpLoop *loop;

@@ -87,8 +87,10 @@ LpStatus lp_row_transfer(LpRowBuilder *b, LpActKind kind, const int64_t *bytes,
     int64_t slowest = 0;
     for (int i = 0; i < p->n_ipus; i++)
         n += bytes[i] > 0;
-    /* all replicas of a machine share its link */
-    int64_t rivals = n * p->step->replicas;
+    /* all replicas of a machine share its link; rows that a group of them
+     * reads come once */
+    bool shared = kind == LP_ACT_HOST_IN && p->o.input_groups > 0;
+    int64_t rivals = n * (shared ? p->o.input_groups : p->step->replicas);
     if (rivals > p->o.system->ipus_machine)
         rivals = p->o.system->ipus_machine;
     for (int i = 0; i < p->n_ipus; i++) {

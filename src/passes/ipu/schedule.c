@@ -11,6 +11,8 @@ struct LpSchedule {
     int *runs, n;  /* of the row that is made */
     int *level;    /* of a run within its row */
     int64_t *pair; /* bytes from IPU to IPU */
+    bool last;     /* the turn has no next one in the update to fetch for */
+    bool begins;   /* it has none before it, whose outputs it sends */
 };
 
 /* ---- computing ----------------------------------------------------------- */
@@ -152,14 +154,30 @@ static LpStatus gathers(LpSchedule *s)
 enum {
     HOST_IN,
     HOST_OUT,
-    HIDDEN_IN,
-    HIDDEN_OUT,
+    IN_BESIDE,
+    OUT_BESIDE,
     LOAD,
     STORE,
     LOAD_BESIDE,
     STORE_BESIDE,
     N_WAYS
 };
+
+/* Of one run. Outputs that a call returns at its end wait for that. */
+static void host_bytes(const LpSchedule *s, const LpTraffic *t, int ipu,
+                       int64_t bytes[N_WAYS][LP_MAX_IPUS])
+{
+    bytes[HOST_IN][ipu] += t->host_in[LP_AHEAD_NONE];
+    bytes[IN_BESIDE][ipu] += t->host_in[LP_AHEAD_UPDATE];
+    if (!s->last)
+        bytes[IN_BESIDE][ipu] += t->host_in[LP_AHEAD_MICRO_BATCH];
+    if (s->p->o.output_slices > 0)
+        return;
+    bytes[HOST_OUT][ipu] += t->host_out[LP_AHEAD_NONE];
+    bytes[OUT_BESIDE][ipu] += t->host_out[LP_AHEAD_UPDATE];
+    if (!s->begins)
+        bytes[OUT_BESIDE][ipu] += t->host_out[LP_AHEAD_MICRO_BATCH];
+}
 
 static LpStatus transfers(LpSchedule *s)
 {
@@ -172,12 +190,7 @@ static LpStatus transfers(LpSchedule *s)
     for (int i = 0; i < s->n; i++) {
         const LpStagePass *r = &p->pass[s->runs[i]];
         const LpTraffic *t = &s->traffic[s->runs[i]];
-        bytes[HOST_IN][r->ipu] += t->host_in;
-        bytes[HIDDEN_IN][r->ipu] += t->hidden_in;
-        if (p->o.output_slices == 0) {
-            bytes[HOST_OUT][r->ipu] += t->host_out;
-            bytes[HIDDEN_OUT][r->ipu] += t->hidden_out;
-        }
+        host_bytes(s, t, r->ipu, bytes);
         /* the turning phase still holds the weights of its forward run */
         bool held = r->backward && row->order != LP_ORDER_AT_ONCE &&
                     listed(s, lp_pass_of(p, r->stage, false));
@@ -191,9 +204,9 @@ static LpStatus transfers(LpSchedule *s)
     for (int w = 0; w < N_WAYS; w++)
         LP_TRY(lp_row_transfer(&s->b, kind[w], bytes[w], &cyc[w], &sync));
     int64_t work = row->work_cyc;
-    int64_t hidden = cyc[HIDDEN_IN] + cyc[HIDDEN_OUT];
+    int64_t io = cyc[IN_BESIDE] + cyc[OUT_BESIDE];
     row->host_cyc += cyc[HOST_IN] + cyc[HOST_OUT];
-    row->host_cyc += hidden > work ? hidden - work : 0;
+    row->host_cyc += io > work ? io - work : 0;
     int64_t beside = cyc[LOAD_BESIDE] + cyc[STORE_BESIDE];
     row->stream_cyc += cyc[LOAD] + cyc[STORE];
     row->stream_cyc += beside > work ? beside - work : 0;
@@ -234,6 +247,64 @@ static LpStatus add_loop(LpIpuPlan *p, LpLoop loop)
 LpStatus lp_schedule_loop(LpSchedule *s, int64_t count)
 {
     return add_loop(s->p, (LpLoop){.count = count, .step = 1});
+}
+
+/* ---- I/O tiles ----------------------------------------------------------- */
+static bool any_ahead(const LpSchedule *s, LpAhead ahead)
+{
+    for (int r = 0; r < s->p->n_pass; r++)
+        if (s->traffic[r].host_in[ahead] || s->traffic[r].host_out[ahead])
+            return true;
+    return false;
+}
+
+LpStatus lp_schedule_turns(LpSchedule *s,
+                           LpStatus (*turn)(LpSchedule *s, const LpIpuPlan *p,
+                                            int64_t number))
+{
+    int64_t n = s->p->micro_batches;
+    bool apart = any_ahead(s, LP_AHEAD_MICRO_BATCH);
+    for (int64_t at = 0, count; at < n; at += count) {
+        s->begins = apart && at == 0;
+        s->last = apart && at == n - 1;
+        count = s->begins || s->last ? 1 : apart ? n - 2 : n;
+        LP_TRY(turn(s, s->p, at));
+        LP_TRY(lp_schedule_loop(s, count));
+    }
+    s->begins = s->last = false;
+    return LP_OK;
+}
+
+/* What no turn hides: the first inputs and, where calls return them so, the
+ * last outputs of an update (or `ahead` UPDATE: of a call). */
+static LpStatus edge(LpSchedule *s, LpAhead ahead, bool out)
+{
+    LpIpuPlan *p = s->p;
+    int64_t bytes[LP_MAX_IPUS] = {0}, all = 0;
+    for (int r = 0; r < p->n_pass; r++) {
+        const LpTraffic *t = &s->traffic[r];
+        int64_t n = out ? t->host_out[ahead] : t->host_in[ahead];
+        bytes[p->pass[r].ipu] += n;
+        all += n;
+    }
+    if (all == 0 || (out && p->o.output_slices > 0))
+        return LP_OK;
+    LP_IPU_ADD(p, row, p->err,
+               (LpRow){.kind = out ? LP_ROW_FLUSH : LP_ROW_FILL});
+    LpRow *row = s->b.row = &p->row[p->n_row - 1];
+    LpStatus st = lp_row_transfer(&s->b, out ? LP_ACT_HOST_OUT : LP_ACT_HOST_IN,
+                                  bytes, &row->host_cyc, &row->sync_cyc);
+    LP_TRY(lp_row_finish(&s->b, st));
+    bool once = ahead == LP_AHEAD_UPDATE;
+    return add_loop(p, (LpLoop){.count = 1, .step = 1, .once = once});
+}
+
+static LpStatus loop_rows(LpSchedule *s)
+{
+    LP_TRY(edge(s, LP_AHEAD_UPDATE, false));
+    LP_TRY(edge(s, LP_AHEAD_MICRO_BATCH, false));
+    LP_TRY(s->p->strategy->rows(s->p, s));
+    return edge(s, LP_AHEAD_MICRO_BATCH, true);
 }
 
 /* Inputs need not be batched alike: the rows of a micro-batch are the leading
@@ -318,9 +389,10 @@ LpStatus lp_ipu_schedule(LpIpuPlan *p)
     s.runs = lp_ipu_scratch(p, n, sizeof *s.runs);
     LP_TRY(p->err->code);
     LP_TRY(lp_ipu_traffic(p, s.traffic));
-    LP_TRY(p->strategy->rows(p, &s));
+    LP_TRY(loop_rows(&s));
     if (p->step->update)
         LP_TRY(update(p));
+    LP_TRY(edge(&s, LP_AHEAD_UPDATE, true));
     if (p->o.output_slices > 0)
         LP_TRY(output(&s));
     totals(p);

@@ -88,5 +88,10 @@ LpStatus lp_ipus_reserve(LpIpuPlan *p, int64_t ipus);
 void lp_schedule_run(LpSchedule *s, int run);
 LpStatus lp_schedule_row(LpSchedule *s, LpRow row);
 LpStatus lp_schedule_loop(LpSchedule *s, int64_t count);
+/* A turn for every micro-batch, all alike but for what I/O tiles move: `turn`
+ * makes the rows of the one with that number. */
+LpStatus lp_schedule_turns(LpSchedule *s,
+                           LpStatus (*turn)(LpSchedule *s, const LpIpuPlan *p,
+                                            int64_t number));
 
 #endif

@@ -48,15 +48,21 @@ static bool parallel_streams(const LpIpuPlan *p LP_UNUSED, bool io LP_UNUSED)
     return true;
 }
 
-static LpStatus rows(const LpIpuPlan *p, LpSchedule *s)
+static LpStatus turn(LpSchedule *s, const LpIpuPlan *p, int64_t number)
 {
-    LpRow row = {.kind = LP_ROW_PHASE, .order = LP_ORDER_WHEN_READY};
+    LpRow row = {
+        .kind = LP_ROW_PHASE, .order = LP_ORDER_WHEN_READY, .first = number};
     for (int r = 0; r < p->n_pass; r++) {
         lp_schedule_run(s, r);
         if (r + 1 == p->n_pass || !one_phase(p, &p->pass[r], &p->pass[r + 1]))
             LP_TRY(lp_schedule_row(s, row));
     }
-    return lp_schedule_loop(s, p->micro_batches);
+    return LP_OK;
+}
+
+static LpStatus rows(const LpIpuPlan *p LP_UNUSED, LpSchedule *s)
+{
+    return lp_schedule_turns(s, turn);
 }
 
 /* ---- rules --------------------------------------------------------------- */

@@ -2,13 +2,18 @@
  * straight to each reader and stays until its last one. */
 #include "src/passes/ipu/strategy.h"
 
-static LpStatus rows(const LpIpuPlan *p, LpSchedule *s)
+static LpStatus turn(LpSchedule *s, const LpIpuPlan *p, int64_t number)
 {
-    LpRow row = {.kind = LP_ROW_PHASE, .order = LP_ORDER_IN_TURN};
     for (int r = 0; r < p->n_pass; r++)
         lp_schedule_run(s, r);
-    LP_TRY(lp_schedule_row(s, row));
-    return lp_schedule_loop(s, p->micro_batches);
+    return lp_schedule_row(s, (LpRow){.kind = LP_ROW_PHASE,
+                                      .order = LP_ORDER_IN_TURN,
+                                      .first = number});
+}
+
+static LpStatus rows(const LpIpuPlan *p LP_UNUSED, LpSchedule *s)
+{
+    return lp_schedule_turns(s, turn);
 }
 
 const LpStrategyOps lp_strategy_sharded = {

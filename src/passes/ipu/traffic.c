@@ -14,38 +14,56 @@ int lp_ipu_pass_making(const LpIpuPlan *p, LpVal v)
     return lp_pass_of(p, stage, lp_is_backward(p->step->micro, v));
 }
 
-/* Values that a marker asks to move while the IPU computes: inputs that it
- * reads, outputs that it makes. */
-static bool asks_overlap(const LpGraphNode *d, uint16_t marker)
+/* Where there is nothing to go ahead to, nothing does. */
+static LpAhead ahead_of(const LpIpuPlan *p, const LpGraphNode *d)
 {
-    return d->op->id == marker &&
-           strcmp(d->attr[LP_OVERLAP_MODE].str, "no_overlap") != 0;
+    const char *mode = d->attr[LP_OVERLAP_MODE].str;
+    if (strcmp(mode, "overlap_accumulation_loop") == 0 &&
+        p->step->gradient_accumulation > 1)
+        return LP_AHEAD_MICRO_BATCH;
+    if (strcmp(mode, "overlap_device_iteration_loop") == 0 &&
+        (p->loops > 1 || p->micro_batches > 1))
+        return LP_AHEAD_UPDATE;
+    return LP_AHEAD_NONE;
 }
 
-static void find_overlap(const LpIpuPlan *p, bool *hidden)
+/* Inputs that a marker reads, outputs that it makes. */
+static LpStatus find_overlap(LpIpuPlan *p)
 {
     const LpGraph *g = p->step->micro;
+    LpAhead *of = lp_ipu_scratch(p, g->n_value, sizeof *of);
+    p->ahead = lp_ipu_alloc(p, p->step->n_var, sizeof *p->ahead);
+    LP_TRY(p->err->code);
     for (LpNodeId n = 0; n < g->n_node && p->o.io_tiles > 0; n++) {
         const LpGraphNode *d = &g->node[n];
-        if (asks_overlap(d, LP_OP_set_overlap_for_input))
-            hidden[d->in[0]] = true;
-        if (asks_overlap(d, LP_OP_set_overlap_for_output))
-            hidden[d->out] = true;
+        if (d->op->id == LP_OP_set_overlap_for_input)
+            of[d->in[0]] = ahead_of(p, d);
+        if (d->op->id == LP_OP_set_overlap_for_output)
+            of[d->out] = ahead_of(p, d);
     }
+    for (size_t i = 0; i < p->step->n_var; i++) {
+        const LpVariable *v = &p->step->var[i];
+        LpVal x = v->role == LP_VAR_STREAM_IN    ? v->micro_in
+                  : v->role == LP_VAR_STREAM_OUT ? v->micro_out
+                                                 : LP_NOVAL;
+        if (lp_is_value(x))
+            p->ahead[i] = of[x];
+    }
+    return LP_OK;
 }
 
-static void host(const LpIpuPlan *p, LpTraffic *t, const bool *hidden)
+static void host(const LpIpuPlan *p, LpTraffic *t)
 {
     for (size_t i = 0; i < p->step->n_var && !p->o.synthetic_data; i++) {
         const LpVariable *v = &p->step->var[i];
         int64_t bytes = lp_type_bytes(&v->type);
         if (v->role == LP_VAR_STREAM_IN && v->micro_in != LP_NOVAL) {
             LpTraffic *r = &t[lp_ipu_pass_making(p, v->micro_in)];
-            *(hidden[v->micro_in] ? &r->hidden_in : &r->host_in) += bytes;
+            r->host_in[p->ahead[i]] += bytes;
         }
         if (v->role == LP_VAR_STREAM_OUT && v->micro_out != LP_NOVAL) {
             LpTraffic *r = &t[lp_ipu_pass_making(p, v->micro_out)];
-            *(hidden[v->micro_out] ? &r->hidden_out : &r->host_out) += bytes;
+            r->host_out[p->ahead[i]] += bytes;
         }
     }
 }
@@ -92,10 +110,8 @@ static void streaming(const LpIpuPlan *p, LpTraffic *t)
 
 LpStatus lp_ipu_traffic(LpIpuPlan *p, LpTraffic *t)
 {
-    bool *hidden = lp_ipu_scratch(p, p->step->micro->n_value, sizeof *hidden);
-    LP_TRY(p->err->code);
-    find_overlap(p, hidden);
-    host(p, t, hidden);
+    LP_TRY(find_overlap(p));
+    host(p, t);
     streaming(p, t);
     return LP_OK;
 }

@@ -12,8 +12,7 @@ typedef struct LpOffChipBytes {
 } LpOffChipBytes;
 
 typedef struct LpTraffic {
-    int64_t host_in, host_out;
-    int64_t hidden_in, hidden_out; /* overlapped with computing as asked */
+    int64_t host_in[LP_N_AHEAD], host_out[LP_N_AHEAD];
     LpOffChipBytes stream, beside; /* beside: while the IPU computes */
 } LpTraffic;
 

@@ -231,7 +231,8 @@ LpStatus lp_ipu_output_row(LpIpuPlan *p, const LpTraffic *t, LpRow *row)
     LpRowBuilder b = {.p = p, .row = row};
     int64_t bytes[LP_MAX_IPUS] = {0};
     for (int r = 0; r < p->n_pass; r++)
-        bytes[p->pass[r].ipu] += t[r].host_out + t[r].hidden_out;
+        for (int k = 0; k < LP_N_AHEAD; k++)
+            bytes[p->pass[r].ipu] += t[r].host_out[k];
     LpStatus s = lp_row_transfer(&b, LP_ACT_HOST_OUT, bytes, &row->host_cyc,
                                  &row->sync_cyc);
     return lp_row_finish(&b, s);
