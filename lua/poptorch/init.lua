@@ -12,6 +12,7 @@ local executor = require("poptorch.executor")
 local logging = require("poptorch.logging")
 local multi_conv = require("poptorch.multi_conv")
 local options = require("poptorch.options")
+local overlap = require("poptorch.overlap")
 local parsers = require("poptorch.parsers")
 local scopes = require("poptorch.scopes")
 local strategies = require("poptorch.strategies")
@@ -65,6 +66,8 @@ M.optim = require("poptorch.optim")
 for name, fn in pairs(require("poptorch.ops")) do
   M[name] = fn
 end
+M.set_overlap_for_input = overlap.set_overlap_for_input
+M.set_overlap_for_output = overlap.set_overlap_for_output
 
 --- True while a model is traced for the IPU; false when it runs on the host.
 ---@return boolean

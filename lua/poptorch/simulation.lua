@@ -6,6 +6,7 @@ local class = require("lupine.base.class")
 local enums = require("poptorch.enums")
 local logging = require("poptorch.logging")
 local multi_conv = require("poptorch.multi_conv")
+local overlap = require("poptorch.overlap")
 local places = require("poptorch.options.places")
 local rules = require("poptorch.options.rules")
 local session_options = require("popart.session_options")
@@ -71,6 +72,7 @@ local function without_effect(s, r, vars)
     note_rows(options[name], name .. ".", program, note)
   end
   multi_conv.idle(s.multi_convs, note)
+  overlap.note(s.overlap, options, s.training, note)
   local engine = rules.engine_options(options)
   for key in pairs(options.profile_dir and class.copy(engine) or {}) do
     engine[key] = not key:find("^autoReport%.") and engine[key] or nil

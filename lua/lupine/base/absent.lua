@@ -174,8 +174,6 @@ local ROWS = {
     "custom_op" },
   { "poptorch", "a wrapped model has it: executor:save(filename)",
     "save compileAndExport loadExecutable" },
-  { "poptorch", "the simulated machine has no overlapping of host I/O",
-    "set_overlap_for_input set_overlap_for_output" },
   { "poptorch", "`lupine profile` and Options():hostProfile(true) tell the times", "profiling" },
   { "poptorch", "torch.cdist and topk or argmin give nearest points", "fps nearest" },
   { "poptorch", "operators have no attributes to set", "Attribute" },

@@ -6,6 +6,7 @@
 #include "src/bind/program/program.h"
 #include "src/passes/anchors.h"
 #include "src/passes/compile.h"
+#include "src/passes/host_io.h"
 
 LP_BOX_FREE(step_free, lp_step_release)
 const LpBoxClass lp_step_class = {"lupine.step", "step", step_free};
@@ -84,6 +85,26 @@ static int step_places(lua_State *L)
         lp_push_origin(L, o);
         lp_set_string(L, "op", g->node[i].op->name);
         lua_rawseti(L, -2, luaL_len(L, -2) + 1);
+    }
+    return 1;
+}
+
+/* step:overlaps() -> {input = {accumulation, iterations}, output = {…}}: which
+ * ways forward asks for of host I/O beside computing; an error where such marks
+ * may not be. Of a step that is not complete. */
+static int step_overlaps(lua_State *L)
+{
+    LpErr e = {0};
+    LpHostIo io;
+    lp_must(L, lp_check_host_io(lp_check_open_step(L), &io, &e), &e);
+    lua_createtable(L, 0, 2);
+    for (int out = 0; out < 2; out++) {
+        lua_createtable(L, 2, 0);
+        for (int k = 0; k < 2; k++) {
+            lua_pushboolean(L, (out ? io.output : io.input)[k]);
+            lua_rawseti(L, -2, k + 1);
+        }
+        lua_setfield(L, -2, out ? "output" : "input");
     }
     return 1;
 }
@@ -171,6 +192,7 @@ static const luaL_Reg step_methods[] = {{"vars", step_vars},
                                         {"names", step_names},
                                         {"add_var", step_add_var},
                                         {"places", step_places},
+                                        {"overlaps", step_overlaps},
                                         {"complete", lp_step_complete},
                                         {"text", step_text},
                                         {"data", step_data},
