@@ -4,6 +4,7 @@ local arguments = require("lupine.base.arguments")
 local as_wrapped = require("poptorch.as_wrapped")
 local blocks = require("poptorch.blocks")
 local casting = require("poptorch.casting")
+local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local groups = require("poptorch.groups")
@@ -270,6 +271,18 @@ local function left_out(s, spec)
   return #names > 0 and table.concat(names, ", ") or nil
 end
 
+-- What forward did that no program can do, all at once; `e` if it raised an error.
+local function check_refused(trace, e)
+  local list = trace:refused()
+  if list ~= "" then
+    local _, n = list:gsub("\n", "")
+    errors.raise("Error", "the model uses %s that cannot be compiled:\n  %s%s",
+      check.count(n, "operator"), (list:gsub("\n$", ""):gsub("\n", "\n  ")),
+      e and "\nand then forward failed, on results of other shapes than it will have: "
+      .. (type(e) == "table" and e.message or tostring(e)) or "")
+  end
+end
+
 local function fail(s, spec, e)
   local missing = left_out(s, spec)
   local text = type(e) == "table" and e.message or tostring(e)
@@ -315,6 +328,7 @@ local function run_forward(s, trace, assigner, spec, stand_ins, shown)
     local _ <close> = require("torch").set_grad_enabled(on)
     results = table.pack(pcall(trace.run, trace, false, s.called, table.unpack(args, 1, spec.n)))
   end
+  check_refused(trace, not results[1] and results[2])
   if not results[1] then
     fail(s, spec, results[2])
   end
@@ -354,6 +368,7 @@ end
 ---@return table out_spec
 function M.trace(s, spec, tensors)
   local trace = core.trace()
+  trace:tolerate()
   exclude(trace, s.options)
   s.calls, s.call_owners = {}, {}
   local assigner = placement.Assigner(s.options.execution_strategy)

@@ -141,6 +141,7 @@ void lp_eager_init(LpEager *g, LpErr *e)
                          .turned = turned,
                          .add_imm = add_imm,
                          .set_site = set_site,
+                         .excuse = lp_trace_excuse,
                          .on_host = !lp_tracing,
                          .scratch = lp_scratch_enter(),
                          .err = e}};

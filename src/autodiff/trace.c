@@ -1,5 +1,6 @@
 /* A trace: its life, the origins of its nodes, the sites of its draws, its
  * variables; bodies. */
+#include <stdio.h>
 #include <string.h>
 
 #include "src/autodiff/meta.h"
@@ -44,6 +45,7 @@ void lp_trace_free(LpTrace *tr)
     lp_free(tr->log);
     lp_map_fini(&tr->draws);
     lp_free(tr->loss);
+    lp_buf_fini(&tr->refused);
     lp_graph_free(tr->g);
     lp_free(tr);
 }
@@ -136,6 +138,39 @@ LpStatus lp_trace_body(LpTrace *tr, LpTensor *const *out, int n, LpGraph **body,
 void lp_trace_guard_captured(LpTrace *tr)
 {
     tr->guarded = true;
+}
+
+void lp_trace_tolerate(LpTrace *tr)
+{
+    tr->tolerant = true;
+}
+
+const char *lp_trace_refused(const LpTrace *tr)
+{
+    return tr->refused.n > 0 ? tr->refused.p : "";
+}
+
+/* One call has one line: an operator out of which another is made tells of it
+ * first, and in better words. */
+bool lp_trace_excuse(LpBuilder *b, const char *text)
+{
+    (void)b;
+    LpTrace *at = current, *tr = current;
+    char place[512];
+    while (tr && tr->outer)
+        tr = tr->outer;
+    if (!tr || !tr->tolerant)
+        return false;
+    if (at->on_call)
+        at->on_call(at->on_call_ctx, at);
+    snprintf(place, sizeof place, "%s:%d: ", at->origin.file,
+             (int)at->origin.line);
+    const char *last = lp_trace_refused(tr) + tr->last;
+    if (strncmp(last, place, strlen(place)) == 0 && strstr(last, text))
+        return true;
+    tr->last = tr->refused.n;
+    lp_buf_fmt(&tr->refused, "%s%s\n", place, text);
+    return !tr->refused.failed;
 }
 
 LpTrace *lp_trace_current(void)

@@ -59,6 +59,15 @@ LpStatus lp_trace_body(LpTrace *tr, LpTensor *const *out, int n, LpGraph **body,
  * is what PopTorch makes of them: a new value that the next call forgets. What
  * is made while the trace runs may be written. */
 void lp_trace_guard_captured(LpTrace *tr);
+/* Operators that work eagerly but cannot be compiled are noted instead of
+ * failing, so that all of them can be told at once. A trace that noted one
+ * makes no step. */
+void lp_trace_tolerate(LpTrace *tr);
+/* Lines of "file:line: why" in order, "" if there are none; borrowed until the
+ * trace records on. */
+const char *lp_trace_refused(const LpTrace *tr);
+/* LpBuilder.excuse of what is recorded by the running trace. */
+bool lp_trace_excuse(LpBuilder *b, const char *text);
 LpTrace *lp_trace_current(void); /* NULL if none */
 /* No trace runs until the one that was suspended (NULL: none) goes on. */
 LpTrace *lp_trace_suspend(void);

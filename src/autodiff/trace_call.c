@@ -98,6 +98,7 @@ static LpStatus standin_of(LpTrace *tr, LpTensor *t, LpTensor **out, LpErr *e)
 static void start(LpTrace *tr, LpGraphBuilder *gb, LpErr *e)
 {
     lp_graph_builder_init(gb, tr->g, e);
+    gb->b.excuse = lp_trace_excuse;
     if (tr->origin_id == 0)
         lp_trace_set_origin(tr, &tr->origin, e);
     gb->origin = tr->origin_id;

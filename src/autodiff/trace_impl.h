@@ -3,6 +3,7 @@
 #define LP_AUTODIFF_TRACE_IMPL_H
 
 #include "src/autodiff/trace.h"
+#include "src/base/buf.h"
 #include "src/base/map.h"
 
 struct LpTrace {
@@ -16,6 +17,9 @@ struct LpTrace {
     LpOrigin origin;
     LpOriginId origin_id; /* 0: to be interned */
     bool guarded;         /* captured tensors may not be written */
+    bool tolerant;        /* what cannot be compiled is noted: */
+    LpBuf refused;        /* a line each, the last one from `last` on */
+    size_t last;
     void (*on_call)(void *ctx, LpTrace *tr);
     void *on_call_ctx;
     LpMap draws;   /* by hash of a place of the program: how many it made */

@@ -23,6 +23,9 @@ struct LpBuilder {
     LpVal (*add_imm)(LpBuilder *b, LpScalar s);
     /* on: the random operators emitted next draw from `site` */
     void (*set_site)(LpBuilder *b, bool on, uint64_t site);
+    /* Whether a rule may go on as if `text`, why it cannot be compiled, were no
+     * failure: it is noted, and nothing that is emitted will run. NULL: no. */
+    bool (*excuse)(LpBuilder *b, const char *text);
     bool on_host;     /* computes at once: no trace runs */
     LpArena *scratch; /* for attribute lists of rules */
     LpErr *err;       /* never NULL */
@@ -36,6 +39,10 @@ extern const LpType lp_unmade;
 static inline bool lp_failed(const LpBuilder *b)
 {
     return b->err->code != LP_OK;
+}
+static inline bool lp_excused(LpBuilder *b, const char *text)
+{
+    return b->excuse && b->excuse(b, text);
 }
 static inline bool lp_is_imm(LpVal v)
 {

@@ -1,6 +1,7 @@
 /* The builder over a graph. A call runs the shape rule and becomes a node, or
  * its expansion: composites always, fused operators unless the device has
  * them as one operation. */
+#include <stdio.h>
 #include <string.h>
 
 #include "src/base/random.h"
@@ -54,6 +55,21 @@ static void close_region(LpGraphBuilder *gb, uint32_t id, const LpVal *out,
     r->n_out = (uint32_t)n_out;
 }
 
+/* An operator that no program can have; its shape rule gives the largest
+ * result. */
+static bool excused(LpBuilder *b, const LpOp *op)
+{
+    char text[160];
+    snprintf(text, sizeof text,
+             "%s has a result whose shape depends on its data; it works "
+             "eagerly but cannot be compiled",
+             op->name);
+    if (lp_excused(b, text))
+        return true;
+    lp_fail(b->err, LP_E_UNTRACED, "%s", text);
+    return false;
+}
+
 static int emit(LpBuilder *b, const LpOp *op, const LpVal *in, int n_in,
                 const LpAttr *attr, LpVal *out)
 {
@@ -61,13 +77,8 @@ static int emit(LpBuilder *b, const LpOp *op, const LpVal *in, int n_in,
     LpAttr canon[LP_MAX_ATTR];
     LpType fixed[LP_MAX_OUT], *types = fixed;
     int n = op->n_results;
-    if (op->flags & LP_OPF_DYNAMIC) {
-        lp_fail(b->err, LP_E_UNTRACED,
-                "%s has a result whose shape depends on its data; it works "
-                "eagerly but cannot be compiled",
-                op->name);
+    if (op->flags & LP_OPF_DYNAMIC && !excused(b, op))
         return 0;
-    }
     if (op->n_results == 0)
         types = lp_arena_alloc(&gb->scratch, LP_MAX_LIST * sizeof *types);
     if (!types) {

@@ -358,15 +358,15 @@ function _PrecisionOptions:halfFloatCasting(half_float_casting) end
 ---@return poptorch.options._PrecisionOptions
 function _PrecisionOptions:runningStatisticsAlwaysFloat(value) end
 
---- Master switch of automatic casting (2.6); it acts on marked modules only.
---- effect: Whether a scope that asks for casting is refused.
+--- Master switch of automatic casting (2.6): marked modules and poptorch.autocast.
+--- effect: Types of operators, and of the weights of marked modules.
 --- source: PopTorch 2.6 user guide, "Automatic casting"
 ---@param autocast_enabled boolean
 ---@return poptorch.options._PrecisionOptions
 function _PrecisionOptions:autocastEnabled(autocast_enabled) end
 
 --- Which operators automatic casting runs in which type (2.6).
---- effect: none: no operator is cast automatically: a scope that asks for it is refused
+--- effect: As autocastEnabled.
 --- source: PopTorch 2.6 user guide, "Automatic casting"
 ---@param autocast_policy Policy
 ---@return poptorch.options._PrecisionOptions

@@ -287,6 +287,20 @@ static int trace_step(lua_State *L)
     return 2;
 }
 
+/* trace:tolerate(): what cannot be compiled is noted, see refused */
+static int trace_tolerate(lua_State *L)
+{
+    lp_trace_tolerate(check_trace(L));
+    return 0;
+}
+
+/* trace:refused() -> lines of "file:line: why" */
+static int trace_refused(lua_State *L)
+{
+    lua_pushstring(L, lp_trace_refused(check_trace(L)));
+    return 1;
+}
+
 /* trace:knows(tensor): traced, or a user's tensor that the program has met */
 static int trace_knows(lua_State *L)
 {
@@ -314,6 +328,8 @@ static const luaL_Reg trace_methods[] = {{"declare", trace_declare},
                                          {"step", trace_step},
                                          {"knows", trace_knows},
                                          {"convolutions", trace_convolutions},
+                                         {"tolerate", trace_tolerate},
+                                         {"refused", trace_refused},
                                          {NULL, NULL}};
 
 void lp_bind_trace(lua_State *L)

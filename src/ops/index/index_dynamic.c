@@ -95,14 +95,15 @@ LP_FORMULA(bincount,
            "bincount(Tensor self, Tensor? weights=None, int minlength=0) -> "
            "Tensor @fm")
 {
-    if (b->on_host)
+    static const char refused[] =
+        "without minlength, which compiled is the number of counts, "
+        "bincount_any has a result whose shape depends on its data; it works "
+        "eagerly but cannot be compiled";
+    bool none = attr[LP_BINCOUNT_MINLENGTH].i == 0;
+    if (b->on_host || (none && lp_excused(b, refused)))
         return lp_emit(b, LP_OP_bincount_any, in, 2, attr);
-    if (attr[LP_BINCOUNT_MINLENGTH].i == 0)
-        return LP_REFUSE(
-            b, LP_E_UNTRACED,
-            "without minlength, which compiled is the number of counts, "
-            "bincount_any has a result whose shape depends on its data; it "
-            "works eagerly but cannot be compiled");
+    if (none)
+        return LP_REFUSE(b, LP_E_UNTRACED, refused);
     LpType self = lp_type_of(b, in[0]), w = {.dtype = LP_DT_NONE}, t;
     LpAttr dim = lp_attr_int(0);
     if (in[1] != LP_NOVAL)

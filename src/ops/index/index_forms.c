@@ -241,12 +241,12 @@ static int mask_indices(LpBuilder *b, LpVal mask, const LpType *self, int at,
                 "The shape of the mask %s at index %d does not match the shape "
                 "of the indexed tensor %s at index %d",
                 lp_shape_str(&t), i, lp_shape_str(self), at + i);
-    if (!b->on_host)
-        return LP_REFUSE(
-            b, LP_E_UNTRACED,
-            "a mask as an index: nonzero has a result whose shape depends on "
-            "its data; it works eagerly but cannot be compiled. Allowed: "
-            "x[mask] = values, torch.where, masked_fill");
+    static const char refused[] =
+        "a mask as an index: nonzero has a result whose shape depends on its "
+        "data; it works eagerly but cannot be compiled. Allowed: x[mask] = "
+        "values, torch.where, masked_fill";
+    if (!b->on_host && !lp_excused(b, refused))
+        return LP_REFUSE(b, LP_E_UNTRACED, refused);
     LpVal where = lp_emit(b, LP_OP_nonzero, &mask, 1, NULL);
     for (int i = 0; i < t.ndim; i++) {
         LpAttr a[] = {lp_attr_int(1), lp_attr_int(i)};
