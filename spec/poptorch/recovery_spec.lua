@@ -76,7 +76,7 @@ describe("recovery", function()
   -- more.
   local function train(trainer, batches, recover, before)
     local out
-    for i, batch in ipairs(batches) do
+    for _, batch in ipairs(batches) do
       if before then
         before()
       end
@@ -131,7 +131,8 @@ describe("recovery", function()
   it("leaves exactly what the finished device iterations did", function()
     -- The reference makes the same iterations one a call.
     local after = {}
-    local trainer, net, optimizer, batches = make(1)
+    local trainer, net, optimizer = make(1)
+    local batches
     local long = select(4, make(4))
     local x, y = long[1][1]:split(12), long[1][2]:split(12)
     for k = 1, 4 do

@@ -17,8 +17,8 @@ local layers = {
 -- The same for the modules of Lua, which require their own layer and lower
 -- ones, at the top of a file and inside functions alike: helpers, torch, what
 -- both front ends and scripts use, PopART's options, poptorch, its options for
--- several processes, and the read-eval-print loop, which explains them all. What prints values is one of
--- the helpers, and public.
+-- several processes, and the read-eval-print loop, which explains them all.
+-- What prints values is one of the helpers, and public.
 local lua_layers = {
   { "lupine.core", "lupine.base.", "lupine.show" },
   { "torch" },

@@ -177,8 +177,8 @@ describe("weights_writing_test", function()
 
   it("test_weights_sharing_ipus", function()
     local model = Model(nn.MSELoss())
-    local trainer, inference = poptorch.trainingModel(model), nil
-    inference = poptorch.inferenceModel(model)
+    local trainer = poptorch.trainingModel(model)
+    local inference = poptorch.inferenceModel(model)
     local input, target = torch.randn(10), torch.randn(10)
     far(inference(input), target)
     far((trainer(input, target)), target)
