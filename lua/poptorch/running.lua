@@ -180,7 +180,6 @@ function M.install(s, opened, started)
     state.link(s)
   end
   s.compile_seconds = core.host.clock() - started
-  attaching.complete(s)
 end
 
 local function compile(s, spec, tensors)
@@ -193,6 +192,7 @@ local function compile(s, spec, tensors)
   local started = core.host.clock()
   M.install(s, open(s, spec, tensors), started)
   logging.info("compiled in %.2f s", s.compile_seconds)
+  attaching.complete(s)
   hooks.run(M.post_compile_hooks)
 end
 

@@ -47,6 +47,7 @@ end
 --- NumPy's arrays are tensors here: the tensor itself. One that requires a gradient
 --- is an error unless `force`, which gives it without its history.
 methods.numpy = define("numpy", { "self", "force" }, function(self, force)
+  force = check.bool(force or false, "numpy(force)")
   errors.check(force or not self.requires_grad, "RuntimeError", "Can't call numpy() on Tensor "
     .. "that requires grad. Use tensor:detach():numpy() instead.")
   return force and self:detach() or self

@@ -1,6 +1,6 @@
 /* Faults on demand: a run fails before a chosen instruction of a micro-batch,
- * or behind the last one, where the update would begin. Replicas that run side by
- * side end theirs; the error is that of the one that fails. */
+ * or behind the last one, where the update would begin. Replicas that run side
+ * by side end theirs; the error is that of the one that fails. */
 #include <inttypes.h>
 
 #include "runtime/exec/exec_impl.h"

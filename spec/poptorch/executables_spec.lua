@@ -14,7 +14,7 @@ local folder, path
 before_each(function()
   folder = os.tmpname()
   os.remove(folder)
-  core.make_folders(folder)
+  core.make_folder(folder)
   path = folder .. "/a.poptorch"
 end)
 after_each(function()

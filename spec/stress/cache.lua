@@ -81,7 +81,7 @@ end
 local function main(seconds, processes)
   local folder = os.tmpname()
   os.remove(folder)
-  core.make_folders(folder)
+  core.make_folder(folder)
   local lines = {}
   for i = 1, processes do
     lines[i] = command(folder, seconds, i)

@@ -69,7 +69,8 @@ end
 local function executor_data(s, save_rng_state)
   return { training = s.training, class = getmetatable(s.model).__name,
     options = stored_options.data(s.options), inputs = s.spec, outputs = s.out_spec,
-    anchors = s.anchors, optimizer = s.training and completing.compiled_data(s) or nil,
+    anchors = s.anchors, overlap = s.overlap,
+    optimizer = s.training and completing.compiled_data(s) or nil,
     random_state = save_rng_state and { s.session:random_state() } or nil }
 end
 
@@ -260,8 +261,15 @@ local function take(s, file, data, where)
     error(e, 0)
   end
   s.spec, s.out_spec, s.anchors = data.inputs, data.outputs, data.anchors
+  s.overlap = data.overlap
   running.install(s, opened, started)
   logging.info("%s: %s was loaded in %.2f s", where, file.path, s.compile_seconds)
+  attaching.complete(s)
+end
+
+-- What forward's marks ask for: step:overlaps().
+local function is_overlap(asked)
+  return type(asked) == "table" and type(asked.input) == "table" and type(asked.output) == "table"
 end
 
 local function read(filename, class_name, where)
@@ -270,7 +278,8 @@ local function read(filename, class_name, where)
   errors.check(not why, class_name, "%s: invalid file %s: %s", where, filename, why)
   local data = guarded(file.path, part, file, "executor").executor
   errors.check(type(data) == "table" and type(data.training) == "boolean"
-    and type(data.anchors) == "table", "ValueError", "%s: 'executor' is damaged", file.path)
+    and type(data.anchors) == "table" and is_overlap(data.overlap), "ValueError",
+    "%s: 'executor' is damaged", file.path)
   return file, data
 end
 

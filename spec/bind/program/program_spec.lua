@@ -251,20 +251,6 @@ describe("an option that is not carried out", function()
       end)
     end)
 
-  it("is a scope of automatic casting, unless autocastEnabled(false) switches it off", function()
-    local Net = nn.Module:extend("Net")
-    function Net:forward(x)
-      local _ <close> = poptorch.autocast()
-      return x * 2
-    end
-    helper.raises("NotImplementedError", "autocastEnabled", function()
-      poptorch.inferenceModel(Net())(torch.ones(2))
-    end)
-    local opts = poptorch.Options()
-    opts.Precision:autocastEnabled(false)
-    helper.near(poptorch.inferenceModel(Net(), opts)(torch.ones(2)), { 2, 2 })
-  end)
-
   it("is noted in the report, whatever session option or pattern it is", function()
     local values = { explicitRecomputation = true, virtualGraphMode = 1,
       enableNonStableSoftmax = true, ["executionPhaseSettings.phases"] = 4,
