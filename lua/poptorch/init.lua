@@ -31,6 +31,7 @@ local M = {
   removeBlocks = blocks.removeBlocks,
   MultiConv = multi_conv.MultiConv,
   NameScope = scopes.NameScope,
+  Attribute = scopes.Attribute,
   autocast = scopes.autocast,
   CPU = cpu.CPU,
 
@@ -63,8 +64,10 @@ local M = {
 }
 
 M.optim = require("poptorch.optim")
-for name, fn in pairs(require("poptorch.ops")) do
-  M[name] = fn
+for _, functions in ipairs({ "ops", "cluster" }) do
+  for name, fn in pairs(require("poptorch." .. functions)) do
+    M[name] = fn
+  end
 end
 M.set_overlap_for_input = overlap.set_overlap_for_input
 M.set_overlap_for_output = overlap.set_overlap_for_output

@@ -1,7 +1,9 @@
---- Scopes of a forward other than blocks: name prefixes and automatic casting.
+--- Scopes of a forward other than blocks: name prefixes, attributes and automatic
+--- casting.
 --- Like blocks they speak to the tracer of a trace (`blocks.tracer`) and do
 --- nothing at any other time:
 ---   tracer.begin_name_scope(name)    tracer.end_name_scope()
+---   tracer.begin_attributes(table)   tracer.end_attributes()
 ---   tracer.begin_autocast(enabled)   tracer.end_autocast()
 ---
 --- Sources: PopTorch API reference, poptorch.NameScope; user guide 2.6,
@@ -14,8 +16,9 @@ local errors = require("lupine.base.errors")
 local M = {}
 
 -- A class whose instances are open scopes of the tracer. `Cls(arg)` opens one
--- for `local _ <close>`; `Cls(arg, f)` runs f inside it.
-local function scope_class(name, param, checked, begin, finish)
+-- for `local _ <close>`; `Cls(arg, f)` runs f inside it. `tables` as of
+-- check.arguments.
+local function scope_class(name, param, checked, begin, finish, tables)
   local cls = class.new(name)
 
   function cls.new(self, ...)
@@ -26,7 +29,7 @@ local function scope_class(name, param, checked, begin, finish)
       local _ <close> = self:new(table.unpack(args, 1, n - 1))
       return f()
     end
-    local values, given = check.arguments(name, { param }, nil, ...)
+    local values, given = check.arguments(name, { param }, tables, ...)
     local scope = setmetatable({}, self)
     scope[param] = checked(values[1], given[param])
     if blocks.tracer then
@@ -57,6 +60,32 @@ end
 M.NameScope = scope_class("NameScope", "name", function(name)
   return check.string(name, "NameScope(name)", { error = "AssertionError" })
 end, "begin_name_scope", "end_name_scope")
+
+-- {attribute = {key = value}}, all strings.
+local function check_attributes(attributes)
+  check.plain_table(attributes, "Attribute")
+  for name, values in pairs(attributes) do
+    check.string(name, "Attribute: the name of an attribute")
+    check.plain_table(values, "Attribute: " .. name)
+    for key, value in pairs(values) do
+      check.string(key, "Attribute: a key of " .. name)
+      check.string(value, ("Attribute: %s.%s"):format(name, key))
+    end
+  end
+  return attributes
+end
+
+--- Gives the operators inside, and their gradients, attributes: {name = {key = value}}, all
+--- strings. Equal operators are one piece of code on the device only if their
+--- `__outline` is the same, which costs memory where it is not; other attributes do nothing,
+--- as the report says. Scopes in scopes add to each other.
+---
+---     local _ <close> = poptorch.Attribute({ __outline = { layer = "embedding" } })
+---
+--- error: TypeError for anything else
+--- source: PopTorch 3.4, poptorch.Attribute; PopART's extra outline attributes
+M.Attribute = scope_class("Attribute", "attributes", check_attributes, "begin_attributes",
+  "end_attributes", { attributes = true })
 
 --- Automatic casting inside, by the policy of Options.Precision.autocastPolicy,
 --- or none with false; nil is true. A scope, or a decorator:

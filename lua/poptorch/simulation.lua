@@ -73,6 +73,11 @@ local function without_effect(s, r, vars)
   end
   multi_conv.idle(s.multi_convs, note)
   overlap.note(s.overlap, options, s.training, note)
+  for name in pairs(s.attributes or {}) do
+    if name ~= "__outline" then
+      note(("Attribute(%s)"):format(name), "the simulated compiler reads __outline alone")
+    end
+  end
   local engine = rules.engine_options(options)
   for key in pairs(options.profile_dir and class.copy(engine) or {}) do
     engine[key] = not key:find("^autoReport%.") and engine[key] or nil

@@ -84,6 +84,38 @@ local function convs_of(trace, s)
   }
 end
 
+-- The attributes of open scopes, the later ones over the earlier.
+local function attributes_of(trace, s)
+  local open = {}
+  s.attributes = {}
+  local function tell()
+    local outline, list = {}, {}
+    for _, attributes in ipairs(open) do
+      for key, value in pairs(attributes.__outline or {}) do
+        outline[key] = value
+      end
+    end
+    for key, value in pairs(outline) do
+      list[#list + 1] = ("%s:%s"):format(key, value)
+    end
+    table.sort(list)
+    trace:origin({ outline = table.concat(list, ", ") })
+  end
+  return {
+    begin = function(attributes)
+      open[#open + 1] = attributes
+      for name in pairs(attributes) do
+        s.attributes[name] = true
+      end
+      tell()
+    end,
+    finish = function()
+      open[#open] = nil
+      tell()
+    end,
+  }
+end
+
 -- Tells the trace which block, stage and IPU each operator is in.
 local function tracer_of(trace, assigner, names, s)
   local function place(block)
@@ -92,7 +124,7 @@ local function tracer_of(trace, assigner, names, s)
       stage = p and p.stage or -1, phase = p and p.phase or -1 })
   end
   place()
-  local convs = convs_of(trace, s)
+  local convs, attributes = convs_of(trace, s), attributes_of(trace, s)
   return {
     training = s.training,
     set_block = function(user_id, ipu_id, auto)
@@ -120,6 +152,8 @@ local function tracer_of(trace, assigner, names, s)
     begin_multi_conv = convs.begin,
     set_multi_conv = convs.set,
     end_multi_conv = convs.finish,
+    begin_attributes = attributes.begin,
+    end_attributes = attributes.finish,
   }
 end
 

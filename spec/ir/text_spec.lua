@@ -24,7 +24,8 @@ describe("the text form", function()
     local text = [[
 graph differentiated
 input %1 "x" "also \"x\"": float32[2, 3]
-origin block "b" stage 1 ipu 2 phase 3 multi_conv "0" scope "l" file "m" line 4 backward update
+origin block "b" stage 1 ipu 2 phase 3 multi_conv "0" outline "a" scope "l/0" ]] .. [[
+file "m.lua" line 4 backward update
 %2 = add(%1, 0.5): float32[2, 3]
 %3 = add(%1, %2, alpha=2): float32[2, 3]
 origin
@@ -96,7 +97,7 @@ origin block "b" stage 1 file "m.lua" line 4 backward
     assert.same({ "y", "z" }, node[1].results[1].names)
     assert.same({ 3, 2 }, node[1].results[1].shape)
     assert.same({ dims = { 1, 0 } }, node[1].attributes)
-    assert.same({ block = "b", stage = 1, ipu = -1, phase = -1, multi_conv = "",
+    assert.same({ block = "b", stage = 1, ipu = -1, phase = -1, multi_conv = "", outline = "",
       scope = "", file = "m.lua", line = 4, backward = true, update = false }, node[1].origin)
     assert.same({ 2, false, { 2.5 } }, node[2].operands)
   end)

@@ -23,7 +23,7 @@ LpStatus lp_trace_new(LpTrace **out, LpErr *e)
         return lp_fail(e, LP_E_MEMORY, "out of memory");
     }
     tr->serial = ++n_traces;
-    tr->origin = (LpOrigin){"", "", "", 0, 0, 0, -1, false, false, ""};
+    tr->origin = (LpOrigin){"", "", "", 0, 0, 0, -1, false, false, "", ""};
     *out = tr;
     return LP_OK;
 }

@@ -129,9 +129,10 @@ void lp_push_attr(lua_State *L, const LpAttr *a)
 
 void lp_push_origin(lua_State *L, const LpOrigin *o)
 {
-    lua_createtable(L, 0, 10);
+    lua_createtable(L, 0, 11);
     lp_set_string(L, "block", o->block);
     lp_set_string(L, "multi_conv", o->multi_conv);
+    lp_set_string(L, "outline", o->outline);
     lp_set_string(L, "scope", o->scope);
     lp_set_string(L, "file", o->file);
     lp_set_int(L, "line", o->line);

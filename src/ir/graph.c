@@ -138,7 +138,8 @@ LpOriginId lp_graph_origin(LpGraph *g, const LpOrigin *o, LpErr *e)
     c.scope = lp_graph_intern(g, o->scope ? o->scope : "", e);
     c.file = lp_graph_intern(g, o->file ? o->file : "", e);
     c.multi_conv = lp_graph_intern(g, o->multi_conv ? o->multi_conv : "", e);
-    if (!c.block || !c.scope || !c.file || !c.multi_conv)
+    c.outline = lp_graph_intern(g, o->outline ? o->outline : "", e);
+    if (!c.block || !c.scope || !c.file || !c.multi_conv || !c.outline)
         return 0;
     size_t back = g->n_origin > 16 ? g->n_origin - 16 : 1;
     for (size_t i = g->n_origin; i-- > back;)
@@ -301,5 +302,5 @@ bool lp_origin_same_location(const LpOrigin *a, const LpOrigin *b)
 bool lp_origin_same(const LpOrigin *a, const LpOrigin *b)
 {
     return lp_origin_same_location(a, b) && a->scope == b->scope &&
-           a->file == b->file && a->line == b->line;
+           a->outline == b->outline && a->file == b->file && a->line == b->line;
 }

@@ -30,6 +30,8 @@ typedef struct LpOrigin {
     /* of convolutions that run as one: the number of their group and its
      * settings (src/passes/ipu/shares.c), "" for others */
     const char *multi_conv;
+    /* equal work is one piece of code on the device only if this is the same */
+    const char *outline;
 } LpOrigin;
 
 typedef struct LpGraphNode {

@@ -5,8 +5,8 @@
  *   line     = input | origin | node | region | output | empty
  *   input    = "input" value ":" type
  *   origin   = "origin" ("none" | {"block" STR | "stage" INT | "ipu" INT |
- *              "phase" INT | "multi_conv" STR | "scope" STR | "file" STR |
- *              "line" INT | "backward" | "update"})
+ *              "phase" INT | "multi_conv" STR | "outline" STR | "scope" STR |
+ *              "file" STR | "line" INT | "backward" | "update"})
  *   node     = [value {"," value}] "=" WORD "(" [arg {"," arg}] ")"
  *              [":" type {"," type}] {"region" INT | "site" INT}
  *   region   = "region" INT "=" WORD "(" [arg {"," arg}] ")"
@@ -265,6 +265,7 @@ static void text_origin(LpBuf *b, const LpOrigin *o)
     text_number(b, "ipu", o->ipu, -1);
     text_number(b, "phase", o->phase, -1);
     text_key(b, "multi_conv", o->multi_conv);
+    text_key(b, "outline", o->outline);
     text_key(b, "scope", o->scope);
     text_key(b, "file", o->file);
     text_number(b, "line", o->line, 0);

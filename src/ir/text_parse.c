@@ -83,7 +83,8 @@ static LpStatus origin_part(LpParser *p, LpOrigin *o)
     } str[] = {{"block", &o->block},
                {"scope", &o->scope},
                {"file", &o->file},
-               {"multi_conv", &o->multi_conv}};
+               {"multi_conv", &o->multi_conv},
+               {"outline", &o->outline}};
     struct {
         const char *key;
         int32_t *i;
@@ -91,7 +92,7 @@ static LpStatus origin_part(LpParser *p, LpOrigin *o)
                {"ipu", &o->ipu},
                {"phase", &o->phase},
                {"line", &o->line}};
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         if (lp_parse_at_word(p, str[i].key)) {
             LP_TRY(next(p));
             return lp_parse_string(p, str[i].s);
@@ -109,8 +110,9 @@ static LpStatus origin_part(LpParser *p, LpOrigin *o)
     else if (lp_parse_at_word(p, "update"))
         o->update = true;
     else
-        return lp_lex_expected(&p->x, "block, stage, ipu, phase, scope, file, "
-                                      "line, multi_conv, backward or update");
+        return lp_lex_expected(&p->x,
+                               "block, stage, ipu, phase, scope, file, "
+                               "line, multi_conv, outline, backward or update");
     return next(p);
 }
 

@@ -175,8 +175,6 @@ local ROWS = {
   { "poptorch", "a wrapped model has it: executor:save(filename)",
     "save compileAndExport loadExecutable" },
   { "poptorch", "`lupine profile` and Options():hostProfile(true) tell the times", "profiling" },
-  { "poptorch", "torch.cdist and topk or argmin give nearest points", "fps nearest" },
-  { "poptorch", "operators have no attributes to set", "Attribute" },
   { "PoplarExecutor", "poptorch.load(filename) makes one", "load" },
 }
 

@@ -219,8 +219,8 @@ static int trace_run(lua_State *L)
     return status == LUA_OK ? lua_gettop(L) - 1 : traced_error(L);
 }
 
-/* origin{block=, scope=, multi_conv=, ipu=, stage=, phase=}: what is left out
- * stays. */
+/* origin{block=, scope=, multi_conv=, outline=, ipu=, stage=, phase=}: what is
+ * left out stays. */
 static int trace_origin(lua_State *L)
 {
     LpErr e = {0};
@@ -233,6 +233,8 @@ static int trace_origin(lua_State *L)
     o.scope = luaL_optstring(L, -1, o.scope);
     lua_getfield(L, 2, "multi_conv");
     o.multi_conv = luaL_optstring(L, -1, o.multi_conv);
+    lua_getfield(L, 2, "outline");
+    o.outline = luaL_optstring(L, -1, o.outline);
     o.ipu = (int32_t)lp_opt_int(L, 2, "ipu", o.ipu);
     o.stage = (int32_t)lp_opt_int(L, 2, "stage", o.stage);
     o.phase = (int32_t)lp_opt_int(L, 2, "phase", o.phase);

@@ -6,6 +6,7 @@
  * parameter's view among its operands it is the forward product or the
  * gradient of its input; one whose result reaches an accumulator through views,
  * casts, sums and additions alone is a gradient of weights. */
+#include "src/base/hash.h"
 #include "src/base/map.h"
 #include "src/base/random.h"
 #include "src/passes/ipu/ipu.h"
@@ -47,12 +48,18 @@ static uint64_t hash_type(uint64_t h, const LpType *t)
     return lp_mix64_pair(h, (uint64_t)t->ndim);
 }
 
+static const char *outline_of(const Work *w)
+{
+    return w->g->origin[w->g->node[w->node].origin].outline;
+}
+
 static uint64_t hash_of(const Work *w)
 {
     const LpGraphNode *d = &w->g->node[w->node];
     LpAttr proportion = lp_attr_float(w->share.proportion);
     uint64_t h = lp_mix64_pair(d->op->id, (uint64_t)w->pass);
     h = lp_mix64_pair(h, lp_attr_hash(&proportion));
+    h = lp_hash_str(h, outline_of(w));
     h = lp_mix64_pair(h, (uint64_t)w->share.tiles);
     h = lp_mix64_pair(h, (uint64_t)w->share.partials);
     h = lp_hash_attrs(d->op, d->attr, h);
@@ -87,6 +94,7 @@ static bool same_work(const Work *a, const Work *b)
     return x->op == y->op && a->pass == b->pass &&
            a->share.proportion == b->share.proportion &&
            a->share.tiles == b->share.tiles &&
+           strcmp(outline_of(a), outline_of(b)) == 0 &&
            a->share.partials == b->share.partials && same_types(a, b) &&
            lp_same_attrs(x->op, x->attr, y->attr);
 }
