@@ -1,4 +1,4 @@
--- poptorch.for_loop: PopTorch's own tests of it, and where it may stand.
+-- PopTorch's tests of for_loop (tests/loop_test.py), and where it may stand.
 local poptorch = require("poptorch")
 local torch = require("torch")
 local errors = require("lupine.base.errors")
@@ -24,22 +24,22 @@ local function fails(class, message, fn, ...)
   assert(tostring(e):find(message, 1, true), tostring(e))
 end
 
-describe("for_loop", function()
-  it("multiplies by a constant", function()
+describe("loop", function()
+  it("test_loop_constant", function()
     local model = infer(function(_, x)
       return poptorch.for_loop(10, function(v) return v * 2 end, { x })[1]
     end)
     assert.equal(1024, model(torch.tensor({ 1.0 })):item())
   end)
 
-  it("captures", function()
+  it("test_loop_simple", function()
     local model = infer(function(_, x, y)
       return poptorch.for_loop(10, function(v) return v * y end, { x })[1]
     end)
     assert.equal(1024, model(torch.tensor({ 1.0 }), torch.tensor({ 2.0 })):item())
   end)
 
-  it("carries several inputs", function()
+  it("test_loop_multiple_inputs", function()
     local function body(x, y, z, w)
       return x * y, y + z, x * w, w + 1
     end
@@ -59,17 +59,22 @@ describe("for_loop", function()
     end
   end)
 
-  it("takes a list of tensors", function()
+  it("test_loop_non_tensor_in", function()
     local x, y = torch.tensor({ 1.0 }), torch.tensor({ 2.0 })
     local function body(a, b) return a * b, b + 1 end
     local element = infer(function(_, a) return poptorch.for_loop(10, body, { a, 5 }) end)
     fails("ValueError", "(Object contained in list at index 1 is not torch.tensor)", element, x, y)
+  end)
+
+  it("test_loop_non_list_in", function()
+    local x, y = torch.tensor({ 1.0 }), torch.tensor({ 2.0 })
+    local function body(a) return a * y end
     local whole = infer(function(_, a) return poptorch.for_loop(10, body, a) end)
     fails("ValueError", "(Object is not list)", whole, x, y)
     fails("ValueError", "(Object is not list)", poptorch.for_loop, 10, body, x)
   end)
 
-  it("reads weights, twice a round too", function()
+  it("test_loop_weights", function()
     local model = module(function(self, x)
       return poptorch.for_loop(2, function(v)
         local act = self.layer1(v):reshape(1, 4, 8, 8)
@@ -81,6 +86,9 @@ describe("for_loop", function()
     end)
     local x = torch.tensor({ 1.0 })
     torch.testing.assert_close(poptorch.inferenceModel(model)(x), model(x):detach())
+  end)
+
+  it("test_loop_weights_use_twice", function()
     local twice = module(function(self, v)
       return poptorch.for_loop(2, function(u) return self.layer1(self.layer1(u)) end, { v })[1]
     end, function(self)
@@ -90,7 +98,7 @@ describe("for_loop", function()
     torch.testing.assert_close(poptorch.inferenceModel(twice)(ones), twice(ones):detach())
   end)
 
-  it("may be part of a loss that nobody minimises", function()
+  it("test_loop_use_output", function()
     local model = infer(function(_, x)
       local out = poptorch.for_loop(2, function(v) return v + v end, { x })[1]
       return out, poptorch.identity_loss(out, "sum")
@@ -99,7 +107,7 @@ describe("for_loop", function()
     assert.same({ 4, 16 }, { out[0][3]:item(), loss:item() })
   end)
 
-  it("is for inference", function()
+  it("test_loop_training", function()
     local net = module(function(self, x)
       local out = poptorch.for_loop(2, function(v) return self.layer1(v) end, { x })[1]
       return out, poptorch.identity_loss(out, "sum")
@@ -110,34 +118,46 @@ describe("for_loop", function()
       poptorch.trainingModel(net), torch.ones({ 1, 4 }))
   end)
 
-  it("passes inputs by value", function()
-    local function run(before, times, after)
-      local model = infer(function(_, x)
-        if before then
-          x:add_(1)
+  -- What becomes of ones and what the loop gives: x grows by one before or
+  -- after the loop, the body's own copy `times` a round.
+  local function run(before, times, after)
+    local model = infer(function(_, x)
+      if before then
+        x:add_(1)
+      end
+      local z = poptorch.for_loop(3, function(y)
+        for _ = 1, times do
+          y:add_(1)
         end
-        local z = poptorch.for_loop(3, function(y)
-          for _ = 1, times do
-            y:add_(1)
-          end
-          return y
-        end, { x })[1]
-        if after then
-          x:add_(1)
-        end
-        return z
-      end)
-      local x = torch.ones({ 1, 5 }, { dtype = torch.int32 })
-      local out = model(x)
-      return x[0][4]:item(), out[0][4]:item()
-    end
+        return y
+      end, { x })[1]
+      if after then
+        x:add_(1)
+      end
+      return z
+    end)
+    local x = torch.ones({ 1, 5 }, { dtype = torch.int32 })
+    local out = model(x)
+    return x[0][4]:item(), out[0][4]:item()
+  end
+
+  it("test_loop_body_inplace_ops_1", function()
     assert.same({ 1, 4 }, { run(false, 1) })
+  end)
+
+  it("test_loop_body_inplace_ops_2", function()
     assert.same({ 1, 7 }, { run(false, 2) })
+  end)
+
+  it("test_loop_body_inplace_ops_3", function()
     assert.same({ 2, 5 }, { run(true, 1) })
+  end)
+
+  it("test_loop_body_inplace_ops_4", function()
     assert.same({ 3, 5 }, { run(true, 1, true) })
   end)
 
-  it("works on constants", function()
+  it("test_loop_with_constant_inputs_only", function()
     local model = infer(function()
       local t0 = torch.tensor({ 0.0, 0.0 }) + 8
       local out = poptorch.for_loop(5, function(x, y)
@@ -150,7 +170,7 @@ describe("for_loop", function()
     assert.same({ 32, 64, 8 }, { a[0]:item(), a[1]:item(), b[1]:item() })
   end)
 
-  it("stands in a block, the same in two", function()
+  it("test_loop_with_same_trip_count_on_multiple_ipus", function()
     local options = poptorch.Options()
     options:setExecutionStrategy(poptorch.ShardedExecution(poptorch.Stage("0"),
       poptorch.Stage("1")))

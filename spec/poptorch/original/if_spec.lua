@@ -1,4 +1,4 @@
--- poptorch.cond: PopTorch's own tests of it.
+-- PopTorch's tests of cond (tests/if_test.py), those that it skips among them.
 local poptorch = require("poptorch")
 local torch = require("torch")
 local errors = require("lupine.base.errors")
@@ -37,8 +37,34 @@ local function rand(...)
   return torch.rand({ ... })
 end
 
-describe("cond", function()
-  it("takes operators that want constants", function()
+describe("if", function()
+  it("test_constants", function()
+    check(function(c)
+      return poptorch.cond(c, function() return torch.tensor({ 0.0 }) end, {},
+        function() return torch.tensor({ 1.0 }) end, {})[1]
+    end, torch.tensor({ 0.0 }), torch.tensor({ 1.0 }))
+  end)
+
+  it("test_operations_on_constants", function()
+    check(function(c)
+      local x, y = torch.tensor({ 1.0, 2.0 }), torch.tensor({ 3.0, 4.0 })
+      return poptorch.cond(c, function(a, b)
+        a = a * 2
+        return a * b
+      end, { x, y }, function(a, b) return b + (a - 2) end, { x, y })[1]
+    end, torch.tensor({ 6.0, 16.0 }), torch.tensor({ 2.0, 4.0 }))
+  end)
+
+  it("test_inplace_op", function()
+    local x, y = torch.tensor({ 1.0 }), torch.tensor({ 10.0 })
+    check(function(c, a, b)
+      return poptorch.cond(c, function(v) return v:add_(v) end, { a }, function(v) return v end,
+        { b })[1]
+    end, torch.tensor({ 2.0 }), y, x, y)
+    assert.equal(1, x:item())
+  end)
+
+  it("test_operation_expecting_constant", function()
     local constant, z = torch.tensor({ 1.1, 2.3 }), rand(4)
     check(function(c, v)
       local x = torch.tensor({ 1.1, 2.3 })
@@ -47,7 +73,7 @@ describe("cond", function()
     end, (torch.topk(z, 2)) * constant, z["0:2"] + (constant - 2), z)
   end)
 
-  it("hands inputs to its bodies", function()
+  it("test_body_args", function()
     local x, y = rand(1), rand(1)
     check(function(c, a, b)
       return poptorch.cond(c, function(v)
@@ -73,7 +99,7 @@ describe("cond", function()
       .. "torch.Size([2]) tensor, expected torch.float32 torch.Size([2]), as results of then_body")
   end)
 
-  it("is for inference", function()
+  it("test_cond_training", function()
     local Net = nn.Module:extend("Net")
     function Net:init()
       self.layer1 = nn.Linear(4, 4)
@@ -88,7 +114,7 @@ describe("cond", function()
     assert(tostring(e):find("poptorch.cond() is only supported in inference", 1, true), tostring(e))
   end)
 
-  it("has several results", function()
+  it("test_multi_outs", function()
     local x, y = rand(1), rand(1)
     check(function(c, a, b)
       return poptorch.cond(c, function(v) return v, a + b, b end, { a },
@@ -96,19 +122,30 @@ describe("cond", function()
     end, { x, x + y, y }, { y * y, y, x - y }, x, y)
   end)
 
-  it("has bodies of different numbers of inputs, or of none", function()
+  it("test_diff_num_of_args", function()
     local x, y = rand(1), rand(1)
     check(function(c, a, b)
       return poptorch.cond(c, function(p, q) return p + q end, { a, b },
         function(p) return p end, { a })[1]
     end, x + y, x, x, y)
+  end)
+
+  it("test_args_from_main_graph", function()
+    local x, y = rand(1), rand(1)
     check(function(c, a, b)
-      local function outer() return a * b end
-      return poptorch.cond(c, function() return outer() end, {}, function() return a end, {})[1]
+      return poptorch.cond(c, function() return a * b end, {}, function() return a end, {})[1]
     end, x * y, x, x, y)
   end)
 
-  it("has inputs made in forward", function()
+  it("test_call_outer_body", function()
+    local x, y = rand(1), rand(1)
+    check(function(c, a, b)
+      local function outer() return a + b end
+      return poptorch.cond(c, function() return outer() end, {}, function() return a end, {})[1]
+    end, x + y, x, x, y)
+  end)
+
+  it("test_args_internal", function()
     local x = torch.tensor({ 5.0, -1.0 })
     check(function(c, v)
       local one = torch.tensor({ 10.0, -10.0 })
@@ -117,7 +154,7 @@ describe("cond", function()
     end, torch.tensor({ 15.0, -13.0 }), torch.tensor({ 15.0, -11.0 }), x)
   end)
 
-  it("runs one body on either inputs", function()
+  it("test_single_body", function()
     local x, y = rand(1), rand(1)
     check(function(c, a, b)
       local function body(p, q) return p + q end
@@ -125,7 +162,7 @@ describe("cond", function()
     end, x + y, x + x, x, y)
   end)
 
-  it("stands in another one", function()
+  it("test_nested_cond", function()
     local function forward(c, nested, x, y)
       local function yes()
         return poptorch.cond(nested, function(a, b) return a + b end, { x, y },
@@ -143,7 +180,7 @@ describe("cond", function()
     check(forward, (x - y) * 2, x * y * 2, torch.tensor({ false }), x, y)
   end)
 
-  it("stands on several IPUs, in every strategy", function()
+  it("test_if_on_multiple_ipus", function()
     local x, y = torch.tensor({ 1.0, 2.0 }), torch.tensor({ 3.0, 4.0 })
     for _, name in ipairs({ "ShardedExecution", "ParallelPhasedExecution",
       "SerialPhasedExecution" }) do
