@@ -26,10 +26,13 @@ static LpStatus expand(LpCall *c, const LpArg *in, const uint64_t *site,
     }
     for (int i = 0; i < c->n_out; i++)
         vout[i] = LP_NOVAL;
-    if (s == LP_OK) {
-        c->op->expand(&g.b, c->attr, vi, c->n_in, vout, c->n_out);
+    const LpVal *alike = vi;
+    if (s == LP_OK && lp_tracing)
+        alike = lp_in_one_type(&g.b, c->op, vi, c->n_in);
+    if (s == LP_OK && alike)
+        c->op->expand(&g.b, c->attr, alike, c->n_in, vout, c->n_out);
+    if (s == LP_OK)
         s = e->code;
-    }
     for (int i = 0; i < c->n_out && s == LP_OK; i++) {
         LpTensor *t = lp_eager_get(&g, vout[i]);
         if (!t)

@@ -70,4 +70,9 @@ LpVal lp_emit(LpBuilder *b, int op, const LpVal *in, int n_in,
 int lp_emit_n(LpBuilder *b, int op, const LpVal *in, int n_in,
               const LpAttr *attr, LpVal *out);
 
+/* The operands in one type, if they mix half and float32 and `op` says in which
+ * (LpMix); NULL after a failure. */
+const LpVal *lp_in_one_type(LpBuilder *b, const LpOp *op, const LpVal *in,
+                            int n);
+
 #endif

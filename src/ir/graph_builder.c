@@ -77,6 +77,9 @@ static int emit(LpBuilder *b, const LpOp *op, const LpVal *in, int n_in,
     LpAttr canon[LP_MAX_ATTR];
     LpType fixed[LP_MAX_OUT], *types = fixed;
     int n = op->n_results;
+    in = lp_in_one_type(b, op, in, n_in);
+    if (!in && n_in > 0)
+        return 0;
     if (op->flags & LP_OPF_DYNAMIC && !excused(b, op))
         return 0;
     if (op->n_results == 0)

@@ -317,6 +317,14 @@ typedef enum {
     LP_N_CASTS,
 } LpCast;
 
+/* What a graph does where float operands of an operator are half and float32;
+ * eagerly the operator refuses them, as PyTorch does. */
+typedef enum {
+    LP_MIX_REFUSED,
+    LP_MIX_FOLLOW, /* the others are cast to the first's type, as weights */
+    LP_MIX_WIDEN,  /* all are cast to float32 */
+} LpMix;
+
 /* Of what products an operator consists. */
 typedef enum {
     LP_PRODUCT_NONE,
@@ -346,6 +354,7 @@ struct LpOp {
     uint32_t flags;
     const char *forms;
     LpProductKind product;
+    LpMix mix;
     LpCast cast;
     LpCast (*cast_of)(const LpAttr *attr); /* NULL: `cast`, of every call */
     LpStatus (*infer)(LpInfer *x);

@@ -76,7 +76,7 @@ LP_FORMULA(cdist,
            "cdist(Tensor x1, Tensor x2, float p=2.0, str "
            "compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor "
            "@f",
-           .cast = LP_CAST_WIDE)
+           .mix = LP_MIX_WIDEN, .cast = LP_CAST_WIDE)
 {
     static const char *const modes[] = {"use_mm_for_euclid_dist_if_necessary",
                                         "use_mm_for_euclid_dist",

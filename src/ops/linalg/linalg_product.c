@@ -83,7 +83,7 @@ static LpVal chain(LpBuilder *b, const char *who, const LpVal *v, int n)
 
 /* The first and the last may be vectors: a row, a column. */
 LP_FORMULA(multi_dot, "multi_dot(Tensor[] tensors) -> Tensor @lo",
-           .cast = LP_CAST_NARROW)
+           .mix = LP_MIX_FOLLOW, .cast = LP_CAST_NARROW)
 {
     LpVal *v = lp_value_list(b, n_in);
     if (!v)
@@ -119,7 +119,7 @@ LP_FORMULA(multi_dot, "multi_dot(Tensor[] tensors) -> Tensor @lo",
 }
 
 LP_FORMULA(chain_matmul, "chain_matmul(Tensor[] matrices) -> Tensor @f",
-           .cast = LP_CAST_NARROW)
+           .mix = LP_MIX_FOLLOW, .cast = LP_CAST_NARROW)
 {
     if (n_in == 0)
         return LP_REFUSE(b, LP_E_RUNTIME,

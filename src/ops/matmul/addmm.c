@@ -111,9 +111,10 @@ static bool expands(LpBuilder *b, LpVal self, const LpType *want,
     return check_addend(lp_type(b, self), want, op, "`self`", b->err) == LP_OK;
 }
 
-/* beta self + alpha r; self is not read when beta is 0. */
+/* beta self + alpha r; self is not read when beta is 0, and of the operators
+ * that BLAS computes the product when alpha is 0 (`skips`). */
 static LpVal plus(LpBuilder *b, LpVal self, LpVal r, const LpAttr *attr,
-                  const char *op)
+                  const char *op, bool skips)
 {
     LpScalar beta = attr[LP_PLUS_BETA].s, alpha = attr[LP_PLUS_ALPHA].s;
     if (lp_failed(b))
@@ -126,7 +127,9 @@ static LpVal plus(LpBuilder *b, LpVal self, LpVal r, const LpAttr *attr,
         alpha = lp_int(lp_scalar_i(alpha));
         beta = lp_int(lp_scalar_i(beta));
     }
-    if (!is_one(alpha))
+    if (lp_scalar_f(alpha) == 0 && !whole && skips)
+        r = lp_regardless(b, lp_zeros_as(b, r, want.dtype), r);
+    else if (!is_one(alpha))
         r = lp_mul(b, r, lp_imm(b, alpha));
     if (lp_scalar_f(beta) != 0) {
         if (!is_one(beta))
@@ -151,7 +154,7 @@ static LpVal scaled(LpBuilder *b, LpVal self, LpVal r, const LpAttr *attr,
             "%s: `self` must have the same dtype as the product, got %s "
             "and %s",
             op, lp_dtype_name(t), lp_dtype_name(want));
-    return plus(b, self, r, attr, op);
+    return plus(b, self, r, attr, op, strcmp(op, "baddbmm") != 0);
 }
 
 /* The same of a product that has only been asked for. */
@@ -268,7 +271,7 @@ LP_FORMULA(addr,
     }
     LpVal r = lp_mul(b, u, v);
     return lp_failed(b) ? LP_NOVAL
-                        : plus(b, lp_cast(b, in[0], t), r, a, "addr");
+                        : plus(b, lp_cast(b, in[0], t), r, a, "addr", false);
 }
 
 /* ---- layers -------------------------------------------------------------- */

@@ -5,9 +5,8 @@
  * ranks are matched by reshapes, a broadcast batch by expand. Operands may have
  * any strides; a transposed view is passed to the kernel as it is.
  *
- * Where half and float32 meet in matmul, linear and bilinear, the host refuses
- * as PyTorch does; on the device the second operand (the weights) follows the
- * type of the first. */
+ * Where half and float32 meet, the host refuses as PyTorch does; on the device
+ * the second operand (the weights) follows the type of the first. */
 #include <string.h>
 
 #include "src/kernel/nn/nn.h"
@@ -75,15 +74,15 @@ static void grad_product(LpGrad *g)
 LP_PRIMITIVE(mm, "mm(Tensor self, Tensor mat2) -> Tensor @fmo", infer_mm,
              lp_mm_prepare, lp_rule_product,
              .flags = LP_OPF_CACHED | LP_OPF_PLANNED,
-             .product = LP_PRODUCT_MATRIX, .cast = LP_CAST_NARROW,
-             .grad = grad_product, .grad_in = 3,
+             .product = LP_PRODUCT_MATRIX, .mix = LP_MIX_FOLLOW,
+             .cast = LP_CAST_NARROW, .grad = grad_product, .grad_in = 3,
              .readers = LP_READERS(2, 1, 0, 0), .work = lp_mm_work)
 
 LP_PRIMITIVE(bmm, "bmm(Tensor self, Tensor mat2) -> Tensor @fmo", infer_bmm,
              lp_mm_prepare, lp_rule_product,
              .flags = LP_OPF_CACHED | LP_OPF_PLANNED,
-             .product = LP_PRODUCT_MATRIX, .cast = LP_CAST_NARROW,
-             .grad = grad_product, .grad_in = 3,
+             .product = LP_PRODUCT_MATRIX, .mix = LP_MIX_FOLLOW,
+             .cast = LP_CAST_NARROW, .grad = grad_product, .grad_in = 3,
              .readers = LP_READERS(2, 1, 0, 0), .work = lp_mm_work)
 
 /* ---- any rank ------------------------------------------------------------ */

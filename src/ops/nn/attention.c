@@ -227,7 +227,7 @@ LP_FORMULA(scaled_dot_product_attention,
            "value, Tensor? attn_mask=None, float dropout_p=0.0, bool "
            "is_causal=False, float? scale=None, bool enable_gqa=False) -> "
            "Tensor @n",
-           .cast = LP_CAST_NARROW)
+           .mix = LP_MIX_FOLLOW, .cast = LP_CAST_NARROW)
 {
     LpVal q = in[0], k = in[1], v = in[2], mask = in[3];
     LpType qt = *lp_type(b, q);

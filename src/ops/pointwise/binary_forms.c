@@ -53,7 +53,7 @@ LP_FORMULA(masked_fill,
 
 /* x where positive, else w x; w is one number or one for each channel. */
 LP_FORMULA(prelu, "prelu(Tensor self, Tensor weight) -> Tensor @fmn",
-           .cast = LP_CAST_NARROW)
+           .mix = LP_MIX_FOLLOW, .cast = LP_CAST_NARROW)
 {
     LpType x = *lp_type(b, in[0]), w = *lp_type(b, in[1]);
     int64_t n = lp_numel(&w), shape[LP_MAX_DIMS];

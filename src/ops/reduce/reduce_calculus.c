@@ -171,7 +171,7 @@ LP_FORMULA(cumulative_trapezoid,
 
 /* ---- vecdot -------------------------------------------------------------- */
 LP_FORMULA(vecdot, "vecdot(Tensor x, Tensor y, *, int[1] dim=-1) -> Tensor @lo",
-           .cast = LP_CAST_NARROW)
+           .mix = LP_MIX_WIDEN, .cast = LP_CAST_NARROW)
 {
     LpType x = lp_type_of(b, in[0]), y = lp_type_of(b, in[1]);
     if (!lp_is_float(x.dtype) || x.dtype != y.dtype)

@@ -334,7 +334,8 @@ static LpVal cross_along(LpBuilder *b, const LpVal *in, int64_t dim)
 LP_FORMULA(cross,
            "cross(Tensor self, Tensor other, int? dim=None) -> Tensor @fmo\n"
            "cross.linalg(Tensor self, Tensor other, *, int? dim=-1) -> "
-           "Tensor @lo")
+           "Tensor @lo",
+           .mix = LP_MIX_WIDEN)
 {
     LpType t = lp_type_of(b, in[0]);
     int64_t dim = 0;
