@@ -223,9 +223,7 @@ describe("sorting", function()
         return x[f](x, 0, torch.zeros({ 3 }):int(), f == "index_copy" and x or 1)
       end)
     end
-    raises("IndexError", "uint8 used as an index was a mask once", function()
-      return x[torch.zeros({ 3 }):to(torch.uint8)]
-    end)
+    assert.equal(0, x[torch.zeros({ 3 }):to(torch.uint8)]:size(0)) -- a mask, as once
     raises("IndexError", "int64, int32 or bool, not int16", function()
       return x[torch.zeros({ 3 }):to(torch.int16)]
     end)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/log.h"
 #include "src/bind/bind.h"
 #include "src/ops/ops.h"
 
@@ -156,11 +157,16 @@ static void parse_value(lua_State *L, int i, Key *k, bool nested)
     }
 }
 
+static bool is_mask(const LpTensor *t)
+{
+    return t->dtype == LP_BOOL || t->dtype == LP_U8;
+}
+
 /* Dimensions of the tensor that an item takes up. */
 static int consumes(const Item *it)
 {
     if (it->kind == ITEM_TENSOR)
-        return it->t->dtype == LP_BOOL ? it->t->ndim : 1;
+        return is_mask(it->t) ? it->t->ndim : 1;
     return it->kind == ITEM_INT || it->kind == ITEM_SLICE;
 }
 
@@ -250,6 +256,17 @@ static void apply_new(Walk *w)
     skip(w, 1);
 }
 
+/* As in PyTorch, once. */
+static void warn_of_bytes(void)
+{
+    static bool warned;
+    if (!warned)
+        lp_log(LP_LOG_WARN, "a tensor of uint8 used as an index is a mask, "
+                            "which is deprecated: give its :bool(), or its "
+                            ":long() for positions");
+    warned = true;
+}
+
 static void apply_tensor(Walk *w, LpTensor *t)
 {
     if (t->dtype == LP_BOOL && t->ndim == 0)
@@ -257,17 +274,15 @@ static void apply_tensor(Walk *w, LpTensor *t)
                  "a bool index without dimensions is not "
                  "supported: use torch.where");
     if (t->dtype == LP_U8)
-        lp_raise(w->L, LP_E_INDEX,
-                 "a tensor of uint8 used as an index was a mask once: give its "
-                 ":bool(), or its :long() for positions");
-    if (t->dtype != LP_BOOL && t->dtype != LP_I32 && t->dtype != LP_I64)
+        warn_of_bytes();
+    if (!is_mask(t) && t->dtype != LP_I32 && t->dtype != LP_I64)
         lp_raise(w->L, LP_E_INDEX,
                  "tensors used as indices must be of int64, int32 or bool, not "
                  "%s",
                  lp_dtype_name(t->dtype));
     w->any = true;
     w->index[w->n++] = lp_arg_tensor(t);
-    w->dim += t->dtype == LP_BOOL ? t->ndim : 1;
+    w->dim += is_mask(t) ? t->ndim : 1;
 }
 
 /* Leaves the view on the stack. */
