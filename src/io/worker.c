@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -280,14 +281,24 @@ static bool reap(LpWorker *w, bool block)
     return true;
 }
 
+/* Sleeps until the worker ends, or some milliseconds: few where the system
+ * cannot wake up for the former. */
+static void sleep_beside(pid_t pid, int ms)
+{
+    struct pollfd p = {.fd = pidfd_open(pid, 0), .events = POLLIN};
+    poll(&p, p.fd >= 0, p.fd >= 0 ? ms : 1);
+    if (p.fd >= 0)
+        close(p.fd);
+}
+
 static bool reap_within(LpWorker *w, double seconds)
 {
-    const struct timespec nap = {.tv_nsec = 1000000};
     double end = now() + seconds;
     while (!reap(w, false)) {
-        if (now() >= end)
+        double left = end - now();
+        if (left <= 0)
             return false;
-        nanosleep(&nap, NULL);
+        sleep_beside(w->pid, (int)(left * 1000) + 1);
     }
     return true;
 }

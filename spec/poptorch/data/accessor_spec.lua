@@ -127,6 +127,15 @@ describe("an accessor reads", function()
     end
   end)
 
+  it("loaders whose workers live on here", function()
+    local loader = poptorch.DataLoader(poptorch.Options(), rows(4), { num_workers = 2 })
+    assert.equal(4, #all(loader))
+    assert.equal(2, processes.settled())
+    local a = Accessor(loader)
+    assert.same({ all(loader), all(loader) }, { all(a), all(a) })
+    assert.equal(3, processes.children())
+  end)
+
   it("from the beginning in each loop, also after one that was left", function()
     for _, forever in ipairs({ true, false }) do
       local a = Accessor(Numbers(9), { load_indefinitely = forever, buffer_size = 2 })

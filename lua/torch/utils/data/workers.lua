@@ -174,7 +174,8 @@ end
 
 local function pool_of(loader, seed)
   local pool = loader._pool
-  if pool and not pool.taken and #pool.channels > 0 then
+  local first = pool and not pool.taken and pool.channels[1]
+  if first and first:pid() ~= 0 then -- another process's workers have no number here
     return pool
   end
   pool = open(loader, seed)
