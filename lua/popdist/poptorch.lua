@@ -1,7 +1,7 @@
 --- PopTorch's options where PopRun starts the processes:
 --- `local options = require("popdist.poptorch").Options()`.
---- Source: PopTorch API reference, "Options"; PopTorch user guide,
---- "Distributed execution".
+--- Source: PopTorch API reference 11.1; PopTorch user guide, "Distributed
+--- execution".
 local check = require("lupine.base.check")
 local errors = require("lupine.base.errors")
 local poptorch_options = require("poptorch.options")

@@ -95,6 +95,12 @@ end
 --- Batches of a dataset, each as many samples as one call of a wrapped model takes:
 --- batch_size x device iterations x gradient accumulation x input groups of
 --- replicas. Further parameters are those of torch.utils.data.DataLoader.
+--- In the modes Async and AsyncRebatched another process, with num_workers workers
+--- of its own, reads while the device runs; what comes is the memory of its ring of
+--- buffers, used again for a later batch: clone what is to be kept. AsyncRebatched
+--- (and Async with drop_last = false) fills batches up with what each worker of an
+--- iterable dataset has left over. Workers live on from loop to loop unless
+--- persistent_workers = false.
 ---@class poptorch.DataLoader: torch.utils.data.DataLoader
 ---@field options poptorch.Options
 ---@field combinedBatchSize integer?
@@ -235,6 +241,17 @@ local function warn_of_none(source, batches, need, processes)
   end
 end
 
+--- drop_last: of the whole dataset, or of a process's part. mode, async_options: in
+--- another process, an AsynchronousDataAccessor of these options.
+--- rebatched_worker_size: rows that workers read at a time where batches are put
+--- together, the combined batch size unless given. batch_sampler: its batches, as
+--- many as a call takes, are one; combinedBatchSize is known if it has a
+--- batch_size.
+--- error: poptorch.Error for batch_sampler with batch_size, shuffle or several
+--- processes, and in the asynchronous modes if there is no first batch;
+--- AssertionError for what cannot be split over processes
+---@param ... any options, dataset and those of the class's signature, by position or
+---  name
 function DataLoader:init(...)
   local values = check.arguments("DataLoader", NAMES, { async_options = true }, ...)
   local a = {}
