@@ -57,6 +57,14 @@ function M.mappings()
   return n
 end
 
+--- Channels and files of memory that this process has open.
+function M.open()
+  local p = io.popen(("ls -l /proc/%d/fd | grep -c 'socket:\\|memfd:\\|pidfd'"):format(M.pid))
+  local n = p:read("n")
+  p:close()
+  return n
+end
+
 --- The names in /dev/shm.
 function M.named()
   local p = io.popen("ls -A /dev/shm 2>/dev/null")

@@ -95,7 +95,7 @@ nearest(str word, Any names) -> Any
   -- The name that is nearest to a word, or nil.
 terminal_columns() -> Any
   -- The columns of the terminal that stderr is, or nil.
-start_worker(Function f) -> Channel
+start_worker(Function f, bool leader=False) -> Channel
   -- Forks a process that runs f(channel): channel:send(text, tensors), channel:receive(seconds).
 json_decode(str text, str what) -> Any
   -- The value of a JSON text; `what` names the text in messages.

@@ -150,6 +150,12 @@ function Accessor:_start(source, o)
     fetcher.run(channel, source, o)
   end, true)
   self._pid = self._channel:pid()
+  -- Ctrl-C while the first element is waited for ends the process at once.
+  local _ <close> = setmetatable({}, { __close = function()
+    if not self._ring then
+      self._channel:close(0)
+    end
+  end })
   logging.debug("AsynchronousDataAccessor worker process: %d", self._pid)
   local ring, tensors = messages.receive(self._channel)
   if ring == nil or ring.error then

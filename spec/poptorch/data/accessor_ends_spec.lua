@@ -45,16 +45,17 @@ local function bad_at(n)
   end
 end
 
-local named
+local named, open
 
 before_each(function()
   assert.equal(0, processes.settled())
-  named = processes.named()
+  named, open = processes.named(), processes.open()
 end)
 
 after_each(function()
   assert.equal(0, processes.settled())
   assert.equal(named, processes.named())
+  assert.equal(open, processes.open())
   assert.equal(0, processes.mappings())
 end)
 
@@ -289,6 +290,34 @@ describe("nothing is left", function()
     assert.matches("KeyboardInterrupt", err)
     assert.not_matches("process", err)
   end)
+end)
+
+it("loaders with workers come and go, some of their processes killed", function()
+  math.randomseed(5)
+  for round = 1, 30 do
+    local stop = math.random(0, 20)
+    local l = loader(nil, { persistent_workers = round % 2 == 0 })
+    local pids = processes.list()
+    for _, pid in ipairs(processes.list(pids[1])) do
+      pids[#pids + 1] = pid
+    end
+    local n = 0
+    local ok, e = pcall(function()
+      for x in l do
+        assert.same({ 2 * n, 2 * n + 1 }, x:tolist())
+        if n == stop then
+          os.execute("kill -9 " .. pids[math.random(#pids)])
+        end
+        n = n + 1
+      end
+    end)
+    assert.is_false(ok)
+    assert.matches("killed by signal 9", tostring(e))
+    assert.is_true(n > stop)
+    for _, pid in ipairs(pids) do
+      assert.is_true(processes.gone(pid))
+    end
+  end
 end)
 
 -- Two hundred times: made, read for a while, ended in one of several ways at
