@@ -9,10 +9,12 @@ local M = {}
 --- When the mean of gradients divides (Training options).
 M.MeanReductionStrategy = enum("MeanReductionStrategy", { "Running", "Post", "PostAndLoss" })
 
---- How the data loader reads.
+--- How the data loader reads: in this process (and its workers), in one of its own,
+--- or there with batches put together out of what several workers have.
 M.DataLoaderMode = enum("DataLoaderMode", { "Sync", "Async", "AsyncRebatched" })
 
---- How objects reach new processes.
+--- How objects reach new processes. Here these are always forked and have every
+--- object as it is, so that all members mean the same.
 M.SharingStrategy = enum("SharingStrategy",
   { "SharedMemory", "FileSystem", "Fork", "ForkServer" })
 
