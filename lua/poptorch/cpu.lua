@@ -38,9 +38,11 @@ end
 --- error: TypeError for what cannot be called or an ID that is no string;
 --- poptorch.Error for a call in a training model
 --- source: 001 poptorch.CPU
----@param layer_to_call function|torch.nn.Module
----@param ID string the op's name, each function of a model has its own
-function CPU:init(layer_to_call, ID)
+---@param ... any layer_to_call (function|torch.nn.Module), ID (string): the op's name, each
+---        function of a model has its own
+function CPU:init(...)
+  local a = check.arguments("poptorch.CPU", { "layer_to_call", "ID" }, nil, ...)
+  local layer_to_call, ID = a[1], a[2]
   errors.check(callable(layer_to_call), "TypeError",
     "poptorch.CPU(layer_to_call): expected a function or a module, got %s",
     check.describe(layer_to_call))

@@ -116,9 +116,10 @@ end
 
 --- The share of a tile's memory that convolutions may use for temporaries.
 --- error: AssertionError for anything but numbers from 0 to less than 1
----@param value number|number[]|nil one for all or one each; nil: as the IPU has
+---@param ... any value (number|number[]|nil one for all or one each; nil: as the IPU has)
 ---@return poptorch.MultiConv self
-function MultiConv:availableMemoryProportions(value)
+function MultiConv:availableMemoryProportions(...)
+  local value = check.one("MultiConv.availableMemoryProportions", "value", ...)
   self._proportions = value ~= nil and each(value, "MultiConv.availableMemoryProportions: value",
     "AssertionError", "a number from 0 to less than 1", function(x)
       return type(x) == "number" and x >= 0 and x < 1
@@ -129,9 +130,10 @@ end
 --- The type in which partial sums are kept: on the simulated device what
 --- convolutions cost, not what they compute.
 --- error: ValueError for anything but torch.float and torch.half
----@param value torch.dtype|torch.dtype[] one for all or one each
+---@param ... any value (torch.dtype|torch.dtype[] one for all or one each)
 ---@return poptorch.MultiConv self
-function MultiConv:partialsTypes(value)
+function MultiConv:partialsTypes(...)
+  local value = check.one("MultiConv.partialsTypes", "value", ...)
   self._partials = each(value, "MultiConv.partialsTypes: invalid partials types", "ValueError",
     "torch.float or torch.half", function(x)
       return PARTIALS[x] ~= nil
@@ -145,9 +147,10 @@ end
 --- Shifts where convolutions begin on the tiles; without effect on the simulated
 --- device, as the report says.
 --- error: ValueError for anything but bools
----@param value boolean|boolean[]|nil one for all or one each
+---@param ... any value (boolean|boolean[]|nil one for all or one each)
 ---@return poptorch.MultiConv self
-function MultiConv:enableConvDithering(value)
+function MultiConv:enableConvDithering(...)
+  local value = check.one("MultiConv.enableConvDithering", "value", ...)
   self._dithering = value ~= nil and each(value, "MultiConv.enableConvDithering: value",
     "ValueError", "a bool", function(x)
       return type(x) == "boolean"
@@ -157,9 +160,10 @@ end
 
 --- Side by side (Parallel, the default) or one after another (Serial).
 --- error: AssertionError for anything but a MultiConvPlanType
----@param value table? a MultiConvPlanType; nil: the default
+---@param ... any value (table? a MultiConvPlanType; nil: the default)
 ---@return poptorch.MultiConv self
-function MultiConv:planType(value)
+function MultiConv:planType(...)
+  local value = check.one("MultiConv.planType", "value", ...)
   self._plan_type = value == nil and enums.MultiConvPlanType.Parallel
     or check.enum(value, "MultiConv.planType: invalid plan type", enums.MultiConvPlanType, AE)
   return tell(self)
@@ -167,9 +171,10 @@ end
 
 --- Tiles that each convolution has at least (50).
 --- error: AssertionError for anything but an integer from 0 on
----@param value integer
+---@param ... any value (integer)
 ---@return poptorch.MultiConv self
-function MultiConv:perConvReservedTiles(value)
+function MultiConv:perConvReservedTiles(...)
+  local value = check.one("MultiConv.perConvReservedTiles", "value", ...)
   self._reserved = math.tointeger(check.int(value, "MultiConv.perConvReservedTiles: value",
     { error = "AssertionError", outside = "AssertionError", min = 0, max = 1 << 20 }))
   return tell(self)
@@ -178,9 +183,10 @@ end
 --- By how much the longest convolution may be slower than at its quickest, for
 --- each of the others, to leave tiles to these (0.1).
 --- error: AssertionError for anything but a number from 0 to 1
----@param value number
+---@param ... any value (number)
 ---@return poptorch.MultiConv self
-function MultiConv:cycleBackOff(value)
+function MultiConv:cycleBackOff(...)
+  local value = check.one("MultiConv.cycleBackOff", "value", ...)
   local number = check.number(value, "MultiConv.cycleBackOff: value", AE)
   errors.check(number >= 0 and number <= 1, "AssertionError",
     "MultiConv.cycleBackOff: value: expected a number from 0 to 1, got %s", check.describe(value))

@@ -66,7 +66,7 @@ local function without_effect(s, r, vars)
     out[#out + 1] = ("%s: %s"):format(name, why)
   end
   local program = { options = options, training = s.training, report = r, vars = vars,
-    on_device = s.on_device, casting = s.casting and s.casting.asked }
+    on_device = s.on_device, casting = s.casting.asked }
   note_rows(options, "", program, note)
   for _, name in ipairs(GROUPS) do
     note_rows(options[name], name .. ".", program, note)

@@ -145,6 +145,37 @@ do
   file:close()
 end
 
+-- What the scope keeps of a setter's argument.
+local function multi_conv_of(name)
+  return function(...)
+    local scope = poptorch.MultiConv(function() end) or poptorch.MultiConv()
+    scope[name](scope, ...)
+    local kept = {}
+    for key, value in pairs(scope) do
+      kept[#kept + 1] = key .. shown(value)
+    end
+    table.sort(kept)
+    return table.concat(kept, " ")
+  end
+end
+
+local function anchored(...)
+  local o = poptorch.Options()
+  o:anchorTensor("w", "w")
+  local net = models.Sum(1)
+  local model = poptorch.trainingModel(net, o, poptorch.optim.SGD(net:parameters(), { lr = 0.5 }))
+  model(torch.ones(1))
+  return texts(model:getAnchoredTensor(...))
+end
+
+-- A file with a compiled model.
+local function saved()
+  local model = poptorch.inferenceModel(nn.ReLU())
+  model:compile(x)
+  model:save(path .. "y")
+  return { path .. "y" }
+end
+
 local two = poptorch.Options():deviceIterations(2)
 local ROWS = {
   { "Options.loadFromFile", "filepath", { path }, after_file },
@@ -167,6 +198,64 @@ local ROWS = {
   { "nop", "tensor", { x }, fn(poptorch.nop) },
   { "set_available_memory", "tensor available_memory_proportion", { x, 0.5 },
     fn(poptorch.set_available_memory) },
+  { "dynamic_slice", "tensor dim start size step", { x, 1, torch.tensor({ 1 }), 1, 1 },
+    fn(poptorch.dynamic_slice) },
+  { "dynamic_update", "input src dim start size",
+    { x, torch.zeros(1, 2), 1, torch.tensor({ 1 }), 2 }, fn(poptorch.dynamic_update) },
+  { "serializedMatMul", "lhs rhs mode factor keep_precision", { torch.ones(4, 4),
+    torch.ones(4, 4), poptorch.MatMulSerializationMode.InputChannels, 2, true },
+    fn(poptorch.serializedMatMul) },
+  { "ctc_beam_search_decoder", "probs lengths blank beam_width top_paths", { torch.tensor(
+    { { { 0.5, 0.25, 0.25 } }, { { 0.1, 0.8, 0.1 } } }):log(), torch.tensor({ 2 }), 0, 3, 2 },
+    fn(poptorch.ctc_beam_search_decoder) },
+  { "set_overlap_for_input", "input_tensors mode", { x, poptorch.OverlapMode.NoOverlap },
+    fn(poptorch.set_overlap_for_input) },
+  { "set_overlap_for_output", "output_tensors mode", { x, poptorch.OverlapMode.NoOverlap },
+    fn(poptorch.set_overlap_for_output) },
+  { "CPU", "layer_to_call ID", { f, "twice" }, function(...)
+    local op = poptorch.CPU(...)
+    return texts(op._ID, op(x))
+  end },
+  { "MultiConv.availableMemoryProportions", "value", { { 0.5, 0.25 } },
+    multi_conv_of("availableMemoryProportions") },
+  { "MultiConv.partialsTypes", "value", { torch.half }, multi_conv_of("partialsTypes") },
+  { "MultiConv.enableConvDithering", "value", { true }, multi_conv_of("enableConvDithering") },
+  { "MultiConv.planType", "value", { poptorch.MultiConvPlanType.Serial },
+    multi_conv_of("planType") },
+  { "MultiConv.perConvReservedTiles", "value", { 60 }, multi_conv_of("perConvReservedTiles") },
+  { "MultiConv.cycleBackOff", "value", { 0.5 }, multi_conv_of("cycleBackOff") },
+  { "AsynchronousDataAccessor", "dataset buffer_size miss_sleep_time_in_ms load_indefinitely "
+    .. "early_preload sharing_strategy", { { x, x }, 2, 0.2, false, false,
+    poptorch.SharingStrategy.Fork }, function(...)
+    local accessor, n = poptorch.AsynchronousDataAccessor(...), 0
+    for _ in accessor do
+      n = n + 1
+    end
+    accessor:terminate()
+    return tostring(n)
+  end },
+  { "PoplarExecutor.getAnchoredTensor", "short_name", { "w" }, anchored },
+  { "PoplarExecutor.save", "filename export_model save_rng_state", { path .. "x", false, false },
+    function(...)
+      local model = poptorch.inferenceModel(nn.ReLU())
+      model:compile(x)
+      model:save(...)
+      local file = assert(io.open(path .. "x", "rb"))
+      local text = file:read("a")
+      file:close()
+      os.remove(path .. "x")
+      return tostring(#text)
+    end },
+  { "PoplarExecutor.loadExecutable", "filename", saved, function(...)
+    local model = poptorch.inferenceModel(nn.ReLU())
+    model:loadExecutable(...)
+    return texts(model:isCompiled(), model(x))
+  end },
+  { "load", "filename edit_opts_fn", function()
+    return { saved()[1], function() end }
+  end, function(...)
+    return texts(poptorch.load(...)(x))
+  end },
   { "NameScope", "name", { "A" }, fn(poptorch.NameScope) },
   { "autocast", "enabled", { false }, fn(poptorch.autocast) },
   { "autocasting.Policy", "fp16 fp32 promote demote", { { "mm" }, {}, { "cat" }, { "add" } },
@@ -311,6 +400,7 @@ describe("every parameter goes by position and by name:", function()
   teardown(function()
     core.host.log_level(level)
     os.remove(path)
+    os.remove(path .. "y")
   end)
 
   for _, row in ipairs(ROWS) do

@@ -69,7 +69,7 @@ end
 local function executor_data(s, save_rng_state)
   return { training = s.training, class = getmetatable(s.model).__name,
     options = stored_options.data(s.options), inputs = s.spec, outputs = s.out_spec,
-    anchors = s.anchors, overlap = s.overlap,
+    anchors = s.anchors, traced = { casting = s.casting.asked, overlap = s.overlap },
     optimizer = s.training and completing.compiled_data(s) or nil,
     random_state = save_rng_state and { s.session:random_state() } or nil }
 end
@@ -233,8 +233,18 @@ local function check_structure(file, data, streams)
   end
 end
 
+-- What the trace found for the report's notes: whether casting was asked for, and
+-- overlap of each way and mode.
+local function take_traced(s, traced)
+  local overlap = traced.overlap
+  s.casting = { asked = traced.casting == true }
+  s.overlap = { input = { overlap.input[1] == true, overlap.input[2] == true },
+    output = { overlap.output[1] == true, overlap.output[2] == true } }
+end
+
 local function open(s, file, data, where)
   local step, spec = stored.open(file)
+  take_traced(s, data.traced)
   local _, by_name = session.index(step)
   spec.tensors = running.tensors_of(s)
   spec.calls = cpu.functions
@@ -261,15 +271,9 @@ local function take(s, file, data, where)
     error(e, 0)
   end
   s.spec, s.out_spec, s.anchors = data.inputs, data.outputs, data.anchors
-  s.overlap = data.overlap
   running.install(s, opened, started)
   logging.info("%s: %s was loaded in %.2f s", where, file.path, s.compile_seconds)
   attaching.complete(s)
-end
-
--- What forward's marks ask for: step:overlaps().
-local function is_overlap(asked)
-  return type(asked) == "table" and type(asked.input) == "table" and type(asked.output) == "table"
 end
 
 local function read(filename, class_name, where)
@@ -278,8 +282,7 @@ local function read(filename, class_name, where)
   errors.check(not why, class_name, "%s: invalid file %s: %s", where, filename, why)
   local data = guarded(file.path, part, file, "executor").executor
   errors.check(type(data) == "table" and type(data.training) == "boolean"
-    and type(data.anchors) == "table" and is_overlap(data.overlap), "ValueError",
-    "%s: 'executor' is damaged", file.path)
+    and type(data.anchors) == "table", "ValueError", "%s: 'executor' is damaged", file.path)
   return file, data
 end
 
@@ -289,10 +292,10 @@ end
 --- error: poptorch.Error for a file of another version, or of another model;
 --- ValueError for one that is damaged, OSError
 --- source: 001 PoplarExecutor.loadExecutable
----@param filename string
-function methods.loadExecutable(self, filename)
+---@param ... any filename (string)
+function methods.loadExecutable(self, ...)
   local where = "loadExecutable"
-  local s = own.state(self)
+  local s, filename = own.state(self), check.one(where, "filename", ...)
   local file, data = read(filename, "Error", where)
   errors.check(data.training == s.training, "Error", "%s: %s was compiled for %s, this is %s",
     where, filename, data.training and "training" or "inference",

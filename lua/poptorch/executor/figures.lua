@@ -1,5 +1,6 @@
 --- Methods of an executor that tell what the simulated machine did, what the
 --- program is made of, and how long compiling took.
+local check = require("lupine.base.check")
 local counters = require("poptorch.counters")
 local errors = require("lupine.base.errors")
 local own = require("poptorch.executor.own")
@@ -94,10 +95,10 @@ end
 --- error: AssertionError if the model is not compiled, has no such anchor, or
 --- was not called since
 --- source: 001 Options.anchorTensor
----@param short_name string
+---@param ... any short_name (string)
 ---@return torch.Tensor
-function M.getAnchoredTensor(self, short_name)
-  local s = own.state(self)
+function M.getAnchoredTensor(self, ...)
+  local s, short_name = own.state(self), check.one("getAnchoredTensor", "short_name", ...)
   errors.check(s.session, "AssertionError", "getAnchoredTensor: the model is not compiled")
   local names = {}
   for i, anchor in ipairs(s.anchors) do
