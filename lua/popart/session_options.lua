@@ -274,7 +274,7 @@ function M.note(values, program, note)
   for _, key in ipairs(sorted(program.engine)) do
     if key ~= "debug.allowOutOfMemory" then
       note(("engine option '%s'"):format(key),
-        "the simulated engine has debug.allowOutOfMemory only")
+        "the simulated engine has debug.allowOutOfMemory and some of autoReport only")
     end
   end
 end

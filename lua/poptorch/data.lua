@@ -10,6 +10,7 @@
 --- Sources: PopTorch API reference, poptorch.DataLoader; user guide 5.
 local check = require("lupine.base.check")
 local Accessor = require("poptorch.data.accessor")
+local Channel = require("poptorch.profiling").Channel
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local dataset = require("torch.utils.data.dataset")
@@ -267,6 +268,9 @@ function DataLoader:init(...)
   end
   check_kinds(a)
   self:_configure(a)
+  if not dataset.IterableDataset:is(a.dataset) then
+    Channel("dataset"):instrument(a.dataset, "__getitem__")
+  end
   a.options:_freeze("poptorch.DataLoader")
   if a.mode ~= Mode.Sync then
     local o = class.copy(given(a.async_options) and a.async_options or {})

@@ -10,6 +10,7 @@ local blocks = require("poptorch.blocks")
 local casting = require("poptorch.casting")
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local Channel = require("poptorch.profiling").Channel
 local completing = require("poptorch.completing")
 local define = require("poptorch.define")
 local errors = require("lupine.base.errors")
@@ -58,8 +59,9 @@ function Executor:init(...)
   for _, m in ipairs({ model, user_model }) do
     casting.apply(m, options)
   end
+  local channel = Channel(training and "poptorch.trainingModel" or "poptorch.inferenceModel")
   rawset(self, own.KEY, {
-    options = options, log_file = logging.file(options, training),
+    options = options, channel = channel, log_file = logging.file(options, training),
     training = training, optimizer = optimizer, model = user_model, called = model,
     as_wrapped = as_wrapped.take(model, user_model),
   })
@@ -71,6 +73,8 @@ function Executor:init(...)
     completing.choose_reduction(s, s.optimizer)
   end
   groups.note(own.state(self))
+  channel:instrument(self, "copyWeightsToHost", "copyWeightsToDevice", "setOptimizer", "compile",
+    "destroy")
 end
 
 -- Methods of the executor and of the model's classes.

@@ -21,6 +21,7 @@ local M = {
   enums = enums,
   options = options,
   autocasting = require("poptorch.autocasting"),
+  profiling = require("poptorch.profiling"),
 
   Options = options.Options,
   TensorLocationSettings = options.TensorLocationSettings,

@@ -114,14 +114,16 @@ function M.file(options, training)
   return path
 end
 
-local file -- that gets the lines now
+--- The file that gets the lines now, as well.
+---@type string?
+M.file_now = nil
 
 --- What is logged goes to this file as well, from now on; nil: to none.
 ---@param path string?
 function M.use_file(path)
-  if path ~= file then
+  if path ~= M.file_now then
     core.host.log_copy(path)
-    file = path
+    M.file_now = path
   end
 end
 

@@ -13,6 +13,8 @@ local errors = require("lupine.base.errors")
 local hooks = require("torch.nn.hooks")
 local logging = require("poptorch.logging")
 local overlap = require("poptorch.overlap")
+local profiling = require("poptorch.profiling")
+local reports = require("poptorch.reports")
 local rules = require("poptorch.options.rules")
 local session = require("lupine.session")
 local simulation = require("poptorch.simulation")
@@ -156,7 +158,9 @@ end
 -- Opens a session of the model, traced and compiled.
 local function open(s, spec, tensors)
   local bar <close> = compile_log.bar(s.options)
-  local step, wanted = trace(s, spec, tensors)
+  local step, wanted = s.channel:tracepoint("graphPreprocessing", function()
+    return trace(s, spec, tensors)
+  end)
   if bar then
     bar:update()
     wanted.progress = function()
@@ -175,7 +179,7 @@ function M.install(s, opened, started)
   if s.options.host_profile then
     opened.exec:profile(true)
   end
-  s.session, s.anchored = opened, {}
+  s.session, s.anchored, s.logs_cycles = opened, {}, s.options.log_cycle_count
   if s.training then
     state.link(s)
   end
@@ -184,13 +188,16 @@ end
 
 local function compile(s, spec, tensors)
   local _ <close> = spans.active and spans.open("compiling")
+  local _ <close> = s.channel:tracepoint("modelCompilation")
   if s.spec then
     compile_log.again(pcall(match, s, spec))
   end
   compile_log.options(s.options)
   hooks.run(M.pre_compile_hooks)
   local started = core.host.clock()
-  M.install(s, open(s, spec, tensors), started)
+  local opened = open(s, spec, tensors)
+  M.install(s, opened, started)
+  reports.write(s, opened)
   logging.info("compiled in %.2f s", s.compile_seconds)
   attaching.complete(s)
   hooks.run(M.post_compile_hooks)
@@ -241,7 +248,9 @@ function M.call(s, values)
   local _ <close> = spans.active and spans.open("inputs and results")
   errors.check(s.options.connection_type ~= enums.ConnectionType.Never, "AssertionError",
     "the model is for an offline device (ConnectionType.Never): it can be compiled, not run")
-  logging.use_file(s.log_file)
+  if logging.file_now ~= s.log_file then
+    logging.use_file(s.log_file)
+  end
   local spec, tensors, originals = take(s, values)
   if s.session then
     match(s, spec)
@@ -253,8 +262,12 @@ function M.call(s, values)
     tensors[i] = t.tensor
   end
   local synthetic = s.options.enable_synthetic_data
-  local results, written, anchors = s.session:run(tensors, synthetic)
-  if s.options.log_cycle_count then
+  local results, written, anchors
+  do
+    local _ <close> = profiling.active and s.channel:tracepoint("modelExecution")
+    results, written, anchors = s.session:run(tensors, synthetic)
+  end
+  if s.logs_cycles then
     logging.debug("Total number of IPU cycles: %d", s.session.report.cycles)
   end
   for i, anchor in ipairs(s.anchors) do

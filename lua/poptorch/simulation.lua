@@ -2,12 +2,12 @@
 --- model (executor:report()).
 ---
 --- Sources: PopTorch API reference, Options; PopART's session options.
-local class = require("lupine.base.class")
 local enums = require("poptorch.enums")
 local logging = require("poptorch.logging")
 local multi_conv = require("poptorch.multi_conv")
 local overlap = require("poptorch.overlap")
 local places = require("poptorch.options.places")
+local reports = require("poptorch.reports")
 local rules = require("poptorch.options.rules")
 local session_options = require("popart.session_options")
 
@@ -17,9 +17,11 @@ local GROUPS = require("poptorch.options").GROUPS
 
 local CHIPS = { [1] = "ipu1", [2] = "ipu2", [21] = "ipu21" }
 local function allows_out_of_memory(options, target)
-  -- the IPU Model never stops for want of memory
-  return target.kind == "model"
-    or rules.engine_options(options)["debug.allowOutOfMemory"] == "true"
+  -- The IPU Model never stops for want of memory, and the engine does not where it is
+  -- to report.
+  local allowed = rules.engine_options(options)["debug.allowOutOfMemory"]
+  return target.kind == "model" or allowed == "true"
+    or allowed == nil and reports.wanted(options)
 end
 
 -- {IPU0 = 0.5} -> {[0] = 0.5}
@@ -79,8 +81,8 @@ local function without_effect(s, r, vars)
     end
   end
   local engine = rules.engine_options(options)
-  for key in pairs(options.profile_dir and class.copy(engine) or {}) do
-    engine[key] = not key:find("^autoReport%.") and engine[key] or nil
+  for key in pairs(reports.ENGINE) do
+    engine[key] = nil
   end
   session_options.note(options._Popart._options, { training = s.training, engine = engine,
     label = "_Popart.set('%s')", partials = options.Precision.partials_type,

@@ -174,7 +174,6 @@ local ROWS = {
     "custom_op" },
   { "poptorch", "a wrapped model has it: executor:save(filename)",
     "save compileAndExport loadExecutable" },
-  { "poptorch", "`lupine profile` and Options():hostProfile(true) tell the times", "profiling" },
   { "PoplarExecutor", "poptorch.load(filename) makes one", "load" },
 }
 

@@ -91,6 +91,7 @@ end
 -- A name of files that are not written.
 local function idle_name(name, program)
   return name and not program.options._values.writes_log
+    and not require("poptorch.reports").wanted(program.options)
     and "neither logDir nor enableProfiling is set" or nil
 end
 
@@ -195,7 +196,7 @@ return {
     effect = "The log, from when a model is wrapped." },
   { name = "modelName", run_time = true, key = "model_name", params = { "name" }, kind = "string",
     nullable = true, doc = "Sub-directory of reports; \"inference\" or \"training\" when unset.",
-    effect = "Names the log file of logDir.", idle = idle_name },
+    effect = "Names the folder of reports, and the log file of logDir.", idle = idle_name },
   { name = "enableExecutableCaching", run_time = true,
     key = "executable_cache_path", params = { "path" },
     kind = "string", nullable = true, popart = "cachePath", set = set_cache,
@@ -258,8 +259,8 @@ return {
   { name = "enableProfiling", key = "profile_dir", params = { "profile_dir" }, kind = "string",
     nullable = true, set = set_profiling,
     doc = "Writes profiling reports to this directory; nil: the current one.",
-    no_effect = "no report file is written: executor:report() has what is known; as with "
-      .. "the real one, a tile's memory may overflow" },
+    effect = "Files in a folder modelName there when a model is compiled: profile.json, "
+      .. "summary.txt, debug.json, graph.txt; a tile's memory may overflow." },
   { name = "hostProfile", run_time = true,
     key = "host_profile", params = { "enabled" }, kind = "bool",
     default = false,

@@ -120,7 +120,7 @@ function Options:logDir(log_dir) end
 function Options:maxRepeatLogs(max_lines) end
 
 --- Sub-directory of reports; "inference" or "training" when unset.
---- effect: Names the log file of logDir.
+--- effect: Names the folder of reports, and the log file of logDir.
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param name string?
 ---@return poptorch.Options
@@ -207,8 +207,8 @@ function Options:enableSyntheticData(enabled) end
 function Options:logCycleCount(log_cycle_count) end
 
 --- Writes profiling reports to this directory; nil: the current one.
---- effect: none: no report file is written: executor:report() has what is known; as with the
----   real one, a tile's memory may overflow
+--- effect: Files in a folder modelName there when a model is compiled: profile.json,
+---   summary.txt, debug.json, graph.txt; a tile's memory may overflow.
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param profile_dir string?
 ---@return poptorch.Options
