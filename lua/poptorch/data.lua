@@ -268,7 +268,7 @@ function DataLoader:init(...)
   end
   check_kinds(a)
   self:_configure(a)
-  if not dataset.IterableDataset:is(a.dataset) then
+  if dataset.Dataset:is(a.dataset) and not dataset.IterableDataset:is(a.dataset) then
     Channel("dataset"):instrument(a.dataset, "__getitem__")
   end
   a.options:_freeze("poptorch.DataLoader")
