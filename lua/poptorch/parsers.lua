@@ -16,6 +16,7 @@ local arguments = require("lupine.base.arguments")
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local errors = require("lupine.base.errors")
+local ordered = require("torch.nn.ordered")
 
 local M = {}
 
@@ -64,5 +65,24 @@ function M.registerCustomArgParser(arg_data_type, arg_parser)
   end
   arguments.parsers[arg_data_type] = arg_parser
 end
+
+-- Dictionaries that remember their order need no parser of the user's.
+local Ordered = ICustomArgParser:extend("OrderedDictParser")
+
+function Ordered:yieldTensors(dict) -- luacheck: ignore 212
+  for _, tensor in pairs(dict) do
+    coroutine.yield(tensor)
+  end
+end
+
+function Ordered:reconstruct(dict, next_tensor) -- luacheck: ignore 212
+  local out = ordered.dict()
+  for name in pairs(dict) do
+    out[name] = next_tensor()
+  end
+  return out
+end
+
+M.registerCustomArgParser(getmetatable(ordered.dict()), Ordered())
 
 return M

@@ -61,7 +61,7 @@ local function unexpected(values, names)
 end
 
 --- The call's values by forward's parameters, in order; n is the last one that
---- is not nil (missing trailing arguments are nil).
+--- is not nil (missing trailing arguments are nil; so is torch.none by name).
 --- error: AssertionError for too many, or for names that forward does not have
 ---@param names string[]
 ---@param variadic boolean
@@ -75,6 +75,9 @@ function M.bind(names, variadic, ...)
     values[values.n] = nil
     values.n = values.n - 1
     for key, value in pairs(by_name) do
+      if value == core.none then
+        value = nil
+      end
       values[open[key]] = value
       values.n = math.max(values.n, open[key])
     end
