@@ -414,6 +414,8 @@ local function anchors_of(options)
   for short_name, anchor in pairs(options.anchored_tensors) do
     list[#list + 1] = { short_name = short_name, name = anchor.long_name,
       mode = mode_of(anchor.output_mode), period = anchor.output_return_period }
+    logging.debug("anchor '%s': %s %s/%d", short_name, anchor.long_name,
+      tostring(anchor.output_mode), anchor.output_return_period)
   end
   table.sort(list, function(a, b)
     return a.short_name < b.short_name
