@@ -162,7 +162,7 @@ describe("core.compile", function()
       "weight: no option 'onchip', did you mean 'on_chip'?", 1, true)
     assert.error_matches(function() core.plan(step, { weight = true }) end, "table expected")
     assert.error_matches(function() core.plan(step, { proportion = -5 }) end,
-      "proportion: expected more than 0 and at most 1, got -5 for IPU 0", 1, true)
+      "proportion: expected 0 to 1, got -5 for IPU 0", 1, true)
     assert.error_matches(function() core.plan(step, { output_slices = -1 }) end, "0 or more")
     assert.error_matches(function() step:compile({ fuze = true }) end,
       "host: no option 'fuze', did you mean 'fuse'?", 1, true)

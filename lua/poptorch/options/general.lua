@@ -68,9 +68,7 @@ local function set_proportion(self, values, _, row)
     local id = type(name) == "string" and math.tointeger(tonumber(name:match("^IPU(%d+)$")))
     errors.check(id and id <= LAST_IPU, "AssertionError",
       "%s: expected keys IPU0..IPU%d, got %s", row.name, LAST_IPU, check.describe(name))
-    errors.check(arg(row, name, value, "number", { min = 0, max = 1 }) > 0, "AssertionError",
-      "%s(%s): expected more than 0 and at most 1, got %s", row.name, name, check.describe(value))
-    kept[("IPU%d"):format(id)] = value
+    kept[("IPU%d"):format(id)] = arg(row, name, value, "number", { min = 0, max = 1 })
   end
   self._values.available_memory_proportion = kept
 end
@@ -236,7 +234,7 @@ return {
     kind = "table", default = {}, tables = { available_memory_proportion = true },
     set = set_proportion,
     doc = "Temporary memory of each IPU for convolution, matmul and gather: {IPU0 = 0.5}, "
-      .. "more than 0, at most 1.",
+      .. "0 to 1.",
     effect = "The planner's bound on temporary memory.", idle = idle_proportion },
   { name = "enableStableNorm", key = "enable_stable_norm", params = { "enabled" }, kind = "bool",
     default = false, popart = "enableStableNorm",

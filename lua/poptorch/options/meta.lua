@@ -177,8 +177,7 @@ function Options:useOfflineIpuTarget(ipu_version) end
 ---@return poptorch.Options
 function Options:setExecutionStrategy(strategy) end
 
---- Temporary memory of each IPU for convolution, matmul and gather: {IPU0 = 0.5}, more than 0,
----   at most 1.
+--- Temporary memory of each IPU for convolution, matmul and gather: {IPU0 = 0.5}, 0 to 1.
 --- effect: The planner's bound on temporary memory.
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param available_memory_proportion table

@@ -58,8 +58,9 @@ describe("debug_tensors_test", function()
 
   it("test_tensor_modes", function()
     local O = poptorch.OutputMode
-    for _, case in ipairs({ { O.All, 3, "OutputMode.All/1" }, { O.EveryN, 4, "OutputMode.EveryN/4" },
-      { O.Final, 1, "OutputMode.Final/1" }, { O.Sum, 1, "OutputMode.Sum/1" } }) do
+    for _, case in ipairs({ { O.All, 3, "OutputMode.All/1" },
+      { O.EveryN, 4, "OutputMode.EveryN/4" }, { O.Final, 1, "OutputMode.Final/1" },
+      { O.Sum, 1, "OutputMode.Sum/1" } }) do
       local lines, log, level = {}, core.host.log, core.host.log_level()
       core.host.log = function(_, line)
         lines[#lines + 1] = line

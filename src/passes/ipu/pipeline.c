@@ -11,9 +11,9 @@ static LpStatus check_options(const LpIpuOptions *o, LpErr *e)
     LP_FAIL_IF(o->io_tiles < 0 || o->io_tiles >= tiles, e, LP_E_VALUE,
                "io_tiles: expected 0..%d, got %d", tiles - 1, o->io_tiles);
     for (int i = 0; i < LP_MAX_IPUS; i++)
-        LP_FAIL_IF(!(o->proportion[i] > 0 && o->proportion[i] <= 1), e,
+        LP_FAIL_IF(!(o->proportion[i] >= 0 && o->proportion[i] <= 1), e,
                    LP_E_VALUE,
-                   "proportion: expected more than 0 and at most 1, got %g for "
+                   "proportion: expected 0 to 1, got %g for "
                    "IPU %d",
                    o->proportion[i], i);
     LP_FAIL_IF(o->output_slices < 0 || o->input_groups < 0, e, LP_E_VALUE,
