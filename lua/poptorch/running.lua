@@ -173,8 +173,9 @@ end
 --- The executor has this session from now on.
 ---@param s table the executor's state
 ---@param opened lupine.Session
----@param started number core.host.clock() before it was compiled or loaded
-function M.install(s, opened, started)
+---@param started number core.host.clock() before that
+---@param what string "compiled", or where from
+function M.install(s, opened, started, what)
   simulation.annotate(s, opened.report, opened.vars)
   if s.options.host_profile then
     opened.exec:profile(true)
@@ -184,6 +185,8 @@ function M.install(s, opened, started)
     state.link(s)
   end
   s.compile_seconds = core.host.clock() - started
+  logging.info("%s in %.2f s", what, s.compile_seconds)
+  attaching.complete(s)
 end
 
 local function compile(s, spec, tensors)
@@ -196,10 +199,8 @@ local function compile(s, spec, tensors)
   hooks.run(M.pre_compile_hooks)
   local started = core.host.clock()
   local opened = open(s, spec, tensors)
-  M.install(s, opened, started)
+  M.install(s, opened, started, "compiled")
   reports.write(s, opened)
-  logging.info("compiled in %.2f s", s.compile_seconds)
-  attaching.complete(s)
   hooks.run(M.post_compile_hooks)
 end
 

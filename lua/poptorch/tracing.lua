@@ -310,11 +310,11 @@ local function check_refused(trace, e)
   local list = trace:refused()
   if list ~= "" then
     local _, n = list:gsub("\n", "")
-    error(errors.new("Error", "poptorch_cpp_error",
-      ("the model uses %s that cannot be compiled:\n  %s%s"):format(check.count(n, "operator"),
-        (list:gsub("\n$", ""):gsub("\n", "\n  ")),
-        e and "\nand then forward failed, on results of other shapes than it will have: "
-        .. (type(e) == "table" and e.message or tostring(e)) or "")), 0)
+    local text = ("the model uses %s that cannot be compiled:\n  %s%s"):format(
+      check.count(n, "operator"), (list:gsub("\n$", ""):gsub("\n", "\n  ")),
+      e and "\nand then forward failed, on results of other shapes than it will have: "
+      .. (type(e) == "table" and e.message or tostring(e)) or "")
+    error(errors.new("Error", "poptorch_cpp_error", text), 0)
   end
 end
 

@@ -271,9 +271,7 @@ local function take(s, file, data, where)
     error(e, 0)
   end
   s.spec, s.out_spec, s.anchors = data.inputs, data.outputs, data.anchors
-  running.install(s, opened, started)
-  logging.info("%s: %s was loaded in %.2f s", where, file.path, s.compile_seconds)
-  attaching.complete(s)
+  running.install(s, opened, started, ("%s: %s was loaded"):format(where, file.path))
 end
 
 local function read(filename, class_name, where)
