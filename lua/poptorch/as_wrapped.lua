@@ -9,6 +9,22 @@ local M = {}
 
 local PLAIN = { number = true, string = true, boolean = true }
 
+-- The modes of now.
+local function set_modes(taken, model)
+  for _, module in ipairs(model:modules()) do
+    taken[module] = taken[module] or {}
+    taken[module].training = module.training
+  end
+end
+
+local function set_field(fields, name, value)
+  if PLAIN[type(value)] then
+    fields[name] = value
+  else
+    fields[name] = nil
+  end
+end
+
 --- What of a model does not follow the user's module from now on.
 ---@param model torch.nn.Module whose forward is called
 ---@param user_model torch.nn.Module whose weights they are, mostly the same
@@ -16,10 +32,7 @@ local PLAIN = { number = true, string = true, boolean = true }
 function M.take(model, user_model)
   local taken = {}
   for _, root in ipairs({ model, user_model }) do
-    for _, module in ipairs(root:modules()) do
-      taken[module] = taken[module] or {}
-      taken[module].training = module.training
-    end
+    set_modes(taken, root)
     for name, value in next, root._fields do
       if PLAIN[type(value)] and name:sub(1, 1) ~= "_" then
         taken[root][name] = value
@@ -53,6 +66,33 @@ function M.restore(taken)
   end })
 end
 
+--- The model as an inference executor shows it, PopTorch's copy: the same parameters,
+--- buffers and sub-modules, and fields of its own once they are assigned.
+---@param model torch.nn.Module
+---@return torch.nn.Module
+function M.view(model)
+  local view = {}
+  for key, value in next, model do
+    view[key] = value
+  end
+  view._fields = setmetatable({}, { __index = model._fields })
+  return setmetatable(view, getmetatable(model))
+end
+
+--- What was assigned to a view is the wrapper's: view:eval() is its mode.
+---@param taken table from take
+---@param model torch.nn.Module
+---@param view torch.nn.Module?
+function M.follow(taken, model, view)
+  local own = view and view._fields or {}
+  if rawget(own, "training") ~= nil then
+    set_modes(taken, model)
+  end
+  for name, value in next, own do
+    set_field(taken[model], name, value)
+  end
+end
+
 --- A field that is set through the executor, or a mode: it is the wrapper's too.
 ---@param taken table from take
 ---@param model torch.nn.Module
@@ -60,12 +100,9 @@ end
 ---@param value any
 function M.assign(taken, model, name, value)
   if name == "training" then
-    for _, module in ipairs(model:modules()) do
-      taken[module] = taken[module] or {}
-      taken[module].training = module.training
-    end
-  elseif PLAIN[type(value)] or taken[model][name] ~= nil then
-    taken[model][name] = PLAIN[type(value)] and value or nil
+    set_modes(taken, model)
+  else
+    set_field(taken[model], name, value)
   end
 end
 

@@ -74,7 +74,7 @@ function Executor:init(...)
   end
   groups.note(own.state(self))
   channel:instrument(self, "copyWeightsToHost", "copyWeightsToDevice", "setOptimizer", "compile",
-    "destroy")
+    "destroy", "compileAndExport", "loadExecutable")
 end
 
 -- Methods of the executor and of the model's classes.
@@ -105,14 +105,16 @@ function Executor.__index(self, key)
   elseif key == "options" then
     return s.options
   elseif key == "model" then
-    return s.model
+    s.view = s.view or not s.training and as_wrapped.view(s.model) or nil
+    return s.view or s.model
   elseif key == "rng_state" then
     errors.check(s.session, "Error", "rng_state: the model is not compiled (or was destroyed)")
     return { s.session:random_state() }
   elseif key == "training" then
+    as_wrapped.follow(s.as_wrapped, s.model, s.view)
     return s.as_wrapped[s.model].training
   end
-  local value = s.model[key]
+  local value = (s.view or s.model)[key]
   if value == nil then
     require("lupine.base.absent")("PoplarExecutor", key)
     errors.raise("AttributeError", "neither the executor nor the model has '%s'%s", tostring(key),

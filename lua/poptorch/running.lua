@@ -167,7 +167,11 @@ local function open(s, spec, tensors)
       bar:update()
     end
   end
-  return advice.call(session.open, step, wanted)
+  local opened = advice.call(session.open, step, wanted)
+  if bar then -- a program of the cache has not been compiled in parts
+    bar:update(bar.total - bar.n)
+  end
+  return opened
 end
 
 --- The executor has this session from now on.

@@ -348,6 +348,7 @@ local function run_forward(s, trace, assigner, spec, stand_ins, shown)
   local results, changed
   do
     show(before, shown)
+    as_wrapped.follow(s.as_wrapped, s.model, s.view)
     local _ <close> = as_wrapped.restore(s.as_wrapped)
     local _ <close> = setmetatable({}, { __close = function(_, e)
       blocks.tracer, Module.tracer = nil, nil

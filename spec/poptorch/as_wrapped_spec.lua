@@ -62,6 +62,20 @@ describe("poptorch wrappers keep the model as it was when it was wrapped", funct
     assert.equal(100, net.factor)
   end)
 
+  it("unless its `model` is changed, which for inference is another object", function()
+    local net = Net()
+    local inference = poptorch.inferenceModel(net)
+    local trainer = poptorch.trainingModel(net)
+    assert.equal(net, trainer.model)
+    inference.model:eval()
+    inference.model.factor = 0
+    assert.same({ true, false, 2 }, { net.training, inference.training, net.factor })
+    assert.equal(net.fc.weight, inference.model.fc.weight)
+    assert.equal(0, inference(ones()):abs():sum():item())
+    assert.equal(2, select("#", trainer(ones(), ones())))
+    torch.testing.assert_close(inference.model(ones()), torch.zeros(8, 4))
+  end)
+
   it("unless the executor itself changes it", function()
     local net = Net()
     local inference = poptorch.inferenceModel(net)

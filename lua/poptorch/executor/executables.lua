@@ -90,6 +90,7 @@ end
 
 local function save(self, filename, export_model, save_rng_state, where)
   local s = own.compiled(self, where)
+  local _ <close> = s.channel:tracepoint("saveExecutableToFile")
   filename = target_of(filename, where)
   s.session:settle()
   local texts, tensors = stored.take(s.session)
