@@ -88,12 +88,6 @@ local function reads(o, f)
   return seen, table.unpack(results, 1, results.n)
 end
 
--- A folder for what options write.
-local FOLDER = os.tmpname()
-os.remove(FOLDER)
-given.given.logDir = { FOLDER }
-given.given.enableProfiling = { FOLDER }
-
 -- What an option needs of others.
 local PREPARE = {
   broadcastBuffers = function(o)
@@ -286,7 +280,7 @@ describe("an option that is set", function()
   after_each(function()
     require("lupine.core").host.log_level(level)
     require("poptorch.logging").use_file(nil)
-    os.execute("rm -rf " .. FOLDER)
+    os.execute("rm -rf " .. given.folder)
   end)
 
   for _, training in ipairs({ true, false }) do
