@@ -315,7 +315,7 @@ describe("options of a loaded model", function()
     local seen
     local model = poptorch.load(path, function(opts)
       seen = opts.device_iterations
-      opts:connectionType(poptorch.ConnectionType.OnDemand):maxRepeatLogs(9):useIpuId(0)
+      opts:connectionType(poptorch.ConnectionType.OnDemand):maxRepeatLogs(9):useIpuId(62)
     end)
     assert.equal(1, seen)
     assert.equal(9, model.options.max_repeat_logs)
