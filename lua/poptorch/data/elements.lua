@@ -18,7 +18,7 @@ local WHERE = "AsynchronousDataAccessor: "
 ---@return fun(): any step gives the next element, nil at the end
 ---@return table? guard is to be closed if the loop is left
 function M.of(source)
-  if TorchLoader:is(source) then
+  if TorchLoader:is(source) and source.__iter__ == TorchLoader.__iter__ then
     local step, _, _, guard = source:iter()
     return step, guard
   elseif class.of(source) and source.__getitem__ and not source.__iter__

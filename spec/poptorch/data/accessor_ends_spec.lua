@@ -292,6 +292,31 @@ describe("nothing is left", function()
   end)
 end)
 
+-- The process reads sample 1 when the file is there, which the script makes after
+-- Ctrl-C has ended its first loop.
+it("a loop that Ctrl-C has ended may be followed by another", function()
+  local flag = os.tmpname()
+  os.remove(flag)
+  local out, err, code = program.interrupted(([[
+    local torch, poptorch = require("torch"), require("poptorch")
+    local Slow = torch.utils.data.Dataset:extend("Slow")
+    function Slow:__len__() return 3 end
+    function Slow:__getitem__(i)
+      while i == 1 and not io.open("%s") do os.execute("sleep 0.01") end
+      return torch.tensor(i)
+    end
+    local a = poptorch.AsynchronousDataAccessor(Slow())
+    print(pcall(function()
+      for x in a do print("running") io.stdout:flush() end
+    end))
+    io.open("%s", "w"):close()
+    for x in a do print("then", x:item()) end
+  ]]):format(flag, flag))
+  os.remove(flag)
+  assert.same({ "", 0 }, { err, code })
+  assert.matches("^running\nfalse\t[^\n]*KeyboardInterrupt.*\nthen\t0\nthen\t1\nthen\t2\n$", out)
+end)
+
 it("loaders with workers come and go, some of their processes killed", function()
   math.randomseed(5)
   for round = 1, 30 do

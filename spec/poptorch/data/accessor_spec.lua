@@ -127,6 +127,18 @@ describe("an accessor reads", function()
     end
   end)
 
+  it("loaders that iterate in their own way", function()
+    local Backwards = D.DataLoader:extend("Backwards")
+    function Backwards:__iter__()
+      local i = #self
+      return function()
+        i = i - 1
+        return i >= 0 and torch.tensor({ i }) or nil
+      end
+    end
+    assert.same({ { 2 }, { 1 }, { 0 } }, all(Accessor(Backwards(rows(3)))))
+  end)
+
   it("loaders whose workers live on here", function()
     local loader = poptorch.DataLoader(poptorch.Options(), rows(4), { num_workers = 2 })
     assert.equal(4, #all(loader))
@@ -197,6 +209,34 @@ describe("an accessor reads", function()
     end
     assert.equal(2, n)
   end)
+end)
+
+it("an accessor reads elements of many tensors, the last of fewer rows", function()
+  local columns = {}
+  for i = 1, 90 do
+    columns[i] = torch.arange(1000, 1150) * i
+  end
+  local sizes, n = {}, 0
+  for batch in Accessor(D.DataLoader(D.TensorDataset(table.unpack(columns)), { batch_size = 100,
+    collate_fn = function(samples)
+      local out = {}
+      for i = 1, 90 do
+        local column = {}
+        for k, sample in ipairs(samples) do
+          column[k] = sample[i]
+        end
+        out["c" .. i] = torch.stack(column)
+      end
+      return out
+    end })) do
+    for i = 1, 90 do
+      local t = batch["c" .. i]
+      assert.is_true(torch.equal(columns[i]:narrow(0, n, t:size(0)), t))
+    end
+    sizes[#sizes + 1] = batch.c90:size(0)
+    n = n + batch.c1:size(0)
+  end
+  assert.same({ 100, 50 }, sizes)
 end)
 
 describe("the random numbers of an accessor", function()
