@@ -286,6 +286,33 @@ local function rebatches(self, drop_last)
     or self.mode == Mode.Async and not drop_last)
 end
 
+-- Batches that the accessor puts together are read in parts, of which none is
+-- dropped.
+local function use_rebatching(self, a, drop_last)
+  local size = given(a.rebatched_worker_size) and a.rebatched_worker_size or nil
+  self._rebatched = rebatches(self, drop_last)
+  local reads = self._rebatched and not self._batches_given
+  if reads then
+    a.batch_size, a.drop_last = size or a.batch_size, false
+  elseif size then
+    logging.warn("DataLoader: rebatched_worker_size = %d has no effect: batches are read in parts "
+      .. "in the mode AsyncRebatched, and in Async with drop_last = false, if they have several "
+      .. "samples and no batch_sampler makes them", size)
+  end
+end
+
+local function warn_of_sizes(self, batches, factor, iterable)
+  if batches then
+    warn_of_batches(self, batches, factor)
+  elseif not iterable and self.batch_size then
+    warn_of_rest(self, self.combinedBatchSize, dataset.len(self.sampler))
+  elseif iterable and self.num_workers > 1 and not self.worker_init_fn then
+    logging.warn("DataLoader: each of the %d workers reads the whole iterable dataset: its "
+      .. "elements come %d times unless the dataset asks get_worker_info or a worker_init_fn "
+      .. "splits it", self.num_workers, self.num_workers)
+  end
+end
+
 function DataLoader:_configure(a)
   local factor = rules.input_factor(a.options)
   local iterable = dataset.IterableDataset:is(a.dataset)
@@ -313,26 +340,14 @@ function DataLoader:_configure(a)
     check_distributed(a, iterable, a.shuffle)
   end
   check_async(a, self.combinedBatchSize)
-  self._rebatched = rebatches(self, drop_last)
-  if self._rebatched and not batches then
-    a.batch_size = given(a.rebatched_worker_size) and a.rebatched_worker_size or a.batch_size
-    a.drop_last = false
-  end
+  use_rebatching(self, a, drop_last)
   self:_setup(a)
   self.drop_last = drop_last
   if drop_last and (batches or batched) then
     warn_of_none(batches or (iterable or parts > 1) and a.dataset or self.sampler,
       batches, batches and factor or self.combinedBatchSize, parts)
   end
-  if batches then
-    warn_of_batches(self, batches, factor)
-  elseif not iterable and batched then
-    warn_of_rest(self, self.combinedBatchSize, dataset.len(self.sampler))
-  elseif iterable and self.num_workers > 1 and not self.worker_init_fn then
-    logging.warn("DataLoader: each of the %d workers reads the whole iterable dataset: its "
-      .. "elements come %d times unless the dataset asks get_worker_info or a worker_init_fn "
-      .. "splits it", self.num_workers, self.num_workers)
-  end
+  warn_of_sizes(self, batches, factor, iterable)
 end
 
 --- Ends the process of an asynchronous loader; in the mode Sync nothing happens.

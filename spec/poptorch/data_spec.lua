@@ -355,6 +355,40 @@ describe("poptorch.DataLoader refuses", function()
   end)
 end)
 
+describe("a loader warns", function()
+  local function said(dataset, extra)
+    return helper.logged(function()
+      poptorch.DataLoader(options(2), dataset, extra):terminate()
+    end)
+  end
+
+  it("of a last batch that is short, and of batches of unknown number", function()
+    assert.matches("101 elements.*batch size 6.*the last batch will have 5 elements",
+      said(rows(101), { batch_size = 3, drop_last = false }))
+    local function sampler(n)
+      return D.BatchSampler(D.SequentialSampler(rows(n)), 2, false)
+    end
+    assert.matches("2 batches of the batch_sampler, which gives 5.*will have 1 of them",
+      said(rows(9), { batch_sampler = sampler(9), drop_last = false }))
+    assert.matches("an unknown number", said(rows(9), { drop_last = false,
+      batch_sampler = function() end }))
+    assert.equal("", said(rows(8), { batch_sampler = sampler(8), drop_last = false }))
+    assert.equal("", said(rows(9), { batch_sampler = sampler(9) }))
+  end)
+
+  it("of workers that read the same, and of a size without effect", function()
+    assert.matches("each of the 2 workers reads the whole iterable dataset",
+      said(datasets.Count(8), { num_workers = 2 }))
+    assert.equal("", said(datasets.Count(8), { num_workers = 2, worker_init_fn = print }))
+    assert.equal("", said(datasets.Count(8), { num_workers = 1 }))
+    local async = poptorch.DataLoaderMode.Async
+    assert.matches("rebatched_worker_size = 2 has no effect",
+      said(rows(8), { mode = async, batch_size = 2, rebatched_worker_size = 2 }))
+    assert.equal("", said(rows(8), { mode = async, batch_size = 2, rebatched_worker_size = 2,
+      drop_last = false }))
+  end)
+end)
+
 describe("a loader that is empty", function()
   local warn = require("lupine.base.warn")
   local data = D
