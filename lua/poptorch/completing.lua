@@ -165,6 +165,8 @@ function M.check_kind(optimizer, where)
   for _, group in ipairs(optimizer.param_groups) do
     errors.check(not group.amsgrad, "ValueError",
       "%s: amsgrad must be false: the device has no such update", where)
+    errors.check(not group.centered == not optimizer.param_groups[1].centered, "AssertionError",
+      "%s: all parameter groups must have the same value of centered", where)
     errors.check(not group.differentiable, "NotImplementedError", "%s: differentiable must be "
       .. "false: no gradient goes through the update on the device", where)
     if group.velocity_scaling and not optimizer.use_combined_accum then

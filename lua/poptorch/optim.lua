@@ -120,6 +120,9 @@ local function define(name, order, defaults, methods)
     local group, variable, allowed = {}, {}, {}
     for i = 2, #order do
       local attr, value = order[i], values[i]
+      if WITHOUT_EFFECT[attr] then
+        check.bool(value, ("%s: %s"):format(name, attr), { nullable = true })
+      end
       if not check.is_none(value) and not WITHOUT_EFFECT[attr] then
         variable[#variable + 1] = attr
       else
@@ -156,6 +159,9 @@ end
 
 function Base._complete() end
 
+-- What says which update is compiled, or which of PyTorch's it would be.
+local FLAGS = { "maximize", "nesterov", "centered", "amsgrad", "differentiable" }
+
 function Base.check_group(self, group)
   local name = getmetatable(self).__name
   for attr, value in pairs(group) do
@@ -172,8 +178,11 @@ function Base.check_group(self, group)
     errors.check(beta >= 0 and beta < 1, "ValueError",
       "%s: betas: number %d must be from 0 to below 1, got %s", name, i - 1, tostring(beta))
   end
-  errors.check(not group.maximize and not group.differentiable, "NotImplementedError",
-    "%s: maximize and differentiable are not supported on the device", name)
+  errors.check(not group.differentiable, "NotImplementedError",
+    "%s: differentiable must be false: no gradient goes through the update on the device", name)
+  for _, flag in ipairs(FLAGS) do
+    check.bool(group[flag], ("%s: %s"):format(name, flag), { nullable = true })
+  end
 end
 
 function Base:hyper_value(group, name)
@@ -297,8 +306,8 @@ M.SGD = define("SGD", names("params lr momentum dampening weight_decay nesterov 
         errors.check(self.max_grad_norm == math.huge, "ValueError",
           "SGD: max_grad_norm cannot be used with use_combined_accum: the velocity gathers "
           .. "gradients before their norm is known")
-        errors.check(not group.nesterov, "ValueError",
-          "SGD: nesterov cannot be used with use_combined_accum")
+        errors.check(not group.nesterov and not group.maximize, "ValueError",
+          "SGD: nesterov and maximize cannot be used with use_combined_accum")
       end
     end,
     empty_state = function(self, param)
@@ -337,20 +346,21 @@ M.SGD = define("SGD", names("params lr momentum dampening weight_decay nesterov 
         inputs = { "param", "grad", velocity, "hyper:lr", "hyper:momentum", "hyper:dampening",
           "hyper:weight_decay", "hyper:loss_scaling" },
         outputs = { "param", velocity },
-        attrs = { nesterov = group.nesterov or nil },
+        attrs = { nesterov = group.nesterov or nil, maximize = group.maximize or nil },
       }
     end,
   })
 
 local function adam_rule(decoupled)
-  return function(self)
+  return function(self, group)
     return {
       op = "adam_step",
       inputs = { "param", "grad", "state:Accl1", "state:Accl2", false, "hyper:lr", "hyper:beta1",
         "hyper:beta2", "hyper:eps", "hyper:weight_decay", "state:Step" },
       outputs = { "param", "state:Accl1", "state:Accl2" },
       counts = "Step",
-      attrs = { decoupled = decoupled, bias_correction = self.bias_correction },
+      attrs = { decoupled = decoupled, bias_correction = self.bias_correction,
+        maximize = group.maximize or nil },
     }
   end
 end
@@ -386,7 +396,7 @@ M.RMSprop = define("RMSprop", names("params lr alpha eps weight_decay momentum c
         inputs = { "param", "grad", "state:Accl1", mean, buffer, "hyper:lr", "hyper:alpha",
           "hyper:eps", "hyper:weight_decay", "hyper:momentum" },
         outputs = { "param", "state:Accl1", mean, buffer },
-        attrs = { tf_variant = self.use_tf_variant or nil },
+        attrs = { tf_variant = self.use_tf_variant or nil, maximize = group.maximize or nil },
       }
     end,
   })

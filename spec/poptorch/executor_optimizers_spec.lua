@@ -95,6 +95,53 @@ describe("three steps of", function()
   end)
 end)
 
+describe("maximize", function()
+  it("goes up the gradient, in every update that has it", function()
+    for name, options in pairs({ SGD = { momentum = 0.5, weight_decay = 0.1 }, Adam = {},
+      AdamW = { weight_decay = 0.1 }, RMSprop = { momentum = 0.5 } }) do
+      local up, host = { lr = 0.1, maximize = true }, { lr = 0.1, maximize = true }
+      for k, v in pairs(options) do
+        up[k], host[k] = v, v
+      end
+      near(course(pop(name, up)), course(native(name, host)), { 2e-6, 2e-6 })
+      assert.is_true(course(pop(name, { lr = 0.1, maximize = true }), 1)[0]:item() > 1)
+    end
+  end)
+
+  it("is refused where the velocity gathers gradients, differentiable everywhere", function()
+    local params = Sum(1):parameters()
+    raises("ValueError", "nesterov and maximize cannot be used", function()
+      poptorch.optim.SGD(params, { lr = 0.1, maximize = true, use_combined_accum = true })
+    end)
+    for _, name in ipairs({ "SGD", "Adam", "RMSprop" }) do
+      raises("NotImplementedError", "differentiable must be false", function()
+        poptorch.optim[name](params, { lr = 0.1, differentiable = true })
+      end)
+    end
+  end)
+
+  it("centered is one for all groups, of PyTorch's RMSprop too", function()
+    for _, module in ipairs({ poptorch.optim, torch.optim }) do
+      raises("AssertionError", "must have the same value of centered", function()
+        local net = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1))
+        poptorch.trainingModel(net, nil, module.RMSprop({
+          { params = net[1]:parameters(), centered = true },
+          { params = net[2]:parameters() } }, { lr = 0.1 }))
+      end)
+    end
+  end)
+
+  it("and the choices of implementations are bools", function()
+    local params = Sum(1):parameters()
+    for _, flag in ipairs({ "maximize", "foreach", "capturable", "fused", "amsgrad" }) do
+      raises("TypeError", "Adam: " .. flag .. ": expected bool", function()
+        poptorch.optim.Adam(params, { [flag] = 1 })
+      end)
+      poptorch.optim.Adam(params, { [flag] = false })
+    end
+  end)
+end)
+
 describe("a step on the host", function()
   it("is that of the device", function()
     for _, case in ipairs({
