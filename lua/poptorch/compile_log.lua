@@ -67,6 +67,14 @@ function M.options(options)
   end
 end
 
+--- The text of what was compiled.
+---@param session lupine.Session
+function M.program(session)
+  if logging.prints_programs or logging.enabled("trace") then
+    logging.debug("the program:\n%s", session.exec:step():text("step"))
+  end
+end
+
 --- Why a model is compiled that was compiled before and destroyed.
 ---@param matches boolean whether it is for the same arguments
 ---@param e any error of arguments.match if it is not

@@ -29,8 +29,12 @@ local max_repeats = 4  -- nil: no limit
 -- Forget the counts when so many different lines were seen.
 local MOST_DISTINCT = 10000
 
+--- Whether compiled programs are logged at DEBUG; at TRACE they are in any case.
+M.prints_programs = false
+
 --- Sets how much is logged: a level's name (upper case) or number, 0 TRACE,
---- 1 DEBUG, 2 INFO, 3 WARN, 4 ERR, 6 OFF.
+--- 1 DEBUG, 2 INFO, 3 WARN, 4 ERR, 6 OFF. DEBUG_IR is DEBUG with the text of
+--- programs, TRACE_ALL is TRACE.
 ---@param ... any level (string|integer)
 function M.setLogLevel(...)
   local level = check.one("setLogLevel", "level", ...)
@@ -45,6 +49,7 @@ function M.setLogLevel(...)
       check.nearest(level, NAMES))
   end
   core.host.log_level(LEVELS[name])
+  M.prints_programs = name == "DEBUG_IR"
 end
 
 --- True if a line of this level ("debug", …) would be written.

@@ -204,6 +204,7 @@ local function compile(s, spec, tensors)
   local started = core.host.clock()
   local opened = open(s, spec, tensors)
   M.install(s, opened, started, "compiled")
+  compile_log.program(opened)
   reports.write(s, opened)
   hooks.run(M.post_compile_hooks)
 end

@@ -180,6 +180,26 @@ describe("poptorch.logging", function()
     assert.matches("debug Total number of IPU cycles: %d+", text)
   end)
 
+  it("has the program at TRACE and DEBUG_IR", function()
+    local lines, log = {}, core.host.log
+    core.host.log = function(_, line)
+      lines[#lines + 1] = line
+    end
+    local found = {}
+    local ok, e = pcall(function()
+      local torch = require("torch")
+      for _, level in ipairs({ "DEBUG", "TRACE", "DEBUG_IR", "TRACE_ALL" }) do
+        lines = {}
+        poptorch.setLogLevel(level)
+        poptorch.inferenceModel(torch.nn.ReLU()):compile(torch.ones(2))
+        found[#found + 1] = table.concat(lines, "\n"):find("the program:\nstep .*relu") ~= nil
+      end
+    end)
+    core.host.log = log
+    assert(ok, e)
+    assert.same({ false, true, true, true }, found)
+  end)
+
   it("draws the progress of compiling on a terminal", function()
     if not program.has_terminal() then
       return
