@@ -120,6 +120,19 @@ describe("poptorch.profiling", function()
     assert.is_true(whole.ts <= trace.ts and trace.dur < whole.dur)
   end)
 
+  it("records writing and loading a file of an executable", function()
+    local path = begin()
+    local net = nn.Linear(2, 2)
+    local file = folder .. "/model.poptorch"
+    local model = poptorch.inferenceModel(net)
+    model:compileAndExport(file, torch.ones(1, 2))
+    poptorch.inferenceModel(net):loadExecutable(file)
+    local e = events(path)
+    for _, name in ipairs({ "compileAndExport", "saveExecutableToFile", "loadExecutable" }) do
+      assert.truthy(e["poptorch.inferenceModel." .. name], name)
+    end
+  end)
+
   it("takes PVTI_OPTIONS, a list of channels too, and refuses what it does not know", function()
     local path = begin(', "channels": ["A"]')
     for _, name in ipairs({ "A", "B" }) do
