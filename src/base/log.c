@@ -143,10 +143,11 @@ void lp_log_as(const char *who, LpLogLevel level, const char *line)
         emit(who, level, line);
 }
 
-/* Opens a file in place of *f; NULL closes that alone. */
-static LpStatus reopen(FILE **f, const char *path, const char *mode, LpErr *e)
+/* Opens a file in place of *f, or, without one, puts `other` there. */
+static LpStatus reopen(FILE **f, const char *path, const char *mode,
+                       FILE *other, LpErr *e)
 {
-    FILE *new = path ? fopen(path, mode) : NULL;
+    FILE *new = path ? fopen(path, mode) : other;
     LP_FAIL_IF(path && !new, e, LP_E_OS, "%s: the log cannot go there: %s",
                path, strerror(errno));
     pthread_mutex_lock(&lock);
@@ -159,16 +160,14 @@ static LpStatus reopen(FILE **f, const char *path, const char *mode, LpErr *e)
 
 LpStatus lp_log_to(const char *where, LpErr *e)
 {
-    bool file = strcmp(where, "stderr") != 0 && strcmp(where, "stdout") != 0;
-    LP_TRY(reopen(&stream, file ? where : NULL, "we", e));
-    if (strcmp(where, "stdout") == 0)
-        stream = stdout;
-    return LP_OK;
+    bool out = strcmp(where, "stdout") == 0;
+    bool file = !out && strcmp(where, "stderr") != 0;
+    return reopen(&stream, file ? where : NULL, "we", out ? stdout : NULL, e);
 }
 
 LpStatus lp_log_copy(const char *path, LpErr *e)
 {
-    return reopen(&copy, path, "ae", e);
+    return reopen(&copy, path, "ae", NULL, e);
 }
 
 int lp_env_choice(const char *name, const char *const *known)
