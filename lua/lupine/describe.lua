@@ -80,11 +80,17 @@ local function noted(value)
   if not note then
     return nil
   end
-  local start = '"' .. note.text:match("^[%w_%.]+")
-  local text, line = block_above(note.source, function(l)
-    local _, stop = l:find(start, 1, true)
-    return stop and l:find("^[%(\"]", stop + 1) ~= nil
-  end)
+  local name = '"' .. note.text:match("^[%w_%.]+")
+  local text, line
+  for _, before in ipairs({ "=%s*[%w_%.:]+%(", "" }) do -- where it is made, or noted
+    text, line = block_above(note.source, function(l)
+      local _, stop = l:find(before .. name)
+      return stop and l:find("^[%(\"]", stop + 1) ~= nil
+    end)
+    if line then
+      break
+    end
+  end
   local lines = { note.text }
   add(lines, text and without_class(text))
   add(lines, line and place(note.source, line))

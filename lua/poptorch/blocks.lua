@@ -12,6 +12,7 @@ local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local signatures = require("lupine.base.signatures")
 
 local M = {}
 
@@ -117,6 +118,8 @@ end
 ---@class poptorch.Block
 local Block = class.new("Block")
 M.Block = Block
+
+signatures.note(Block, "Block(user_id=None, ipu_id=None)", 1)
 
 --- Block(user_id, ipu_id [, f]).
 --- error: AssertionError for an id of a wrong kind

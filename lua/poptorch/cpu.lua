@@ -9,6 +9,7 @@ local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local running = require("poptorch.running")
+local signatures = require("lupine.base.signatures")
 
 ---@class poptorch.CPU
 ---@field inputs torch.Tensor[]? of registerPersistentData
@@ -53,6 +54,8 @@ function CPU:init(...)
   end
   made[ID] = self
 end
+
+signatures.note(CPU, "CPU(layer_to_call, ID)", 1)
 
 local function tensors(self, what, list, n)
   for i = 1, n do

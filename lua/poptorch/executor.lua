@@ -21,9 +21,13 @@ local logging = require("poptorch.logging")
 local own = require("poptorch.executor.own")
 local rules = require("poptorch.options.rules")
 local running = require("poptorch.running")
+local signatures = require("lupine.base.signatures")
 local state = require("poptorch.state")
 
 local Executor = class.new("PoplarExecutor")
+
+signatures.note(Executor, "PoplarExecutor(model, options, training, poptorch_version=None, "
+  .. "optimizer=None, user_model=None)", 1)
 
 -- Methods are found here, everything else in the user's model.
 local methods = {}

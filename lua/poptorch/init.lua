@@ -36,6 +36,8 @@ local M = {
   autocast = scopes.autocast,
   CPU = cpu.CPU,
 
+  --- The base of the four strategies.
+  IExecutionStrategy = strategies.Strategy,
   Stage = strategies.Stage,
   Phase = strategies.Phase,
   PipelinedExecution = strategies.PipelinedExecution,

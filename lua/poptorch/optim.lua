@@ -24,6 +24,9 @@ local float32 = core.dtypes.float32
 ---@class poptorch.optim.VariableAttributes
 local VariableAttributes = class.new("VariableAttributes")
 
+signatures.note(VariableAttributes,
+  "VariableAttributes(variable_attributes, allowed_attributes)", 1)
+
 local function set_of(list)
   local set = {}
   for _, name in ipairs(list) do

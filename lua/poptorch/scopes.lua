@@ -12,6 +12,7 @@ local blocks = require("poptorch.blocks")
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local errors = require("lupine.base.errors")
+local signatures = require("lupine.base.signatures")
 
 local M = {}
 
@@ -48,6 +49,7 @@ local function scope_class(name, param, checked, begin, finish, tables)
   function cls.__tostring(scope)
     return ("%s(%s)"):format(name, tostring(scope[param]))
   end
+  signatures.note(cls, ("%s(%s)"):format(name, param))
   return cls
 end
 

@@ -6,6 +6,7 @@ local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local enums = require("poptorch.enums")
 local errors = require("lupine.base.errors")
+local signatures = require("lupine.base.signatures")
 
 local M = {}
 
@@ -24,6 +25,8 @@ end
 ---@field blocks string[] ids of its blocks
 local Stage = class.new("Stage")
 M.Stage = Stage
+
+signatures.note(Stage, "Stage(*block_ids)", 1)
 
 --- Stage("A", "B").
 --- error: AssertionError for an id that is no string
@@ -65,6 +68,8 @@ end
 ---@field stages poptorch.Stage[]
 local Phase = class.new("Phase")
 M.Phase = Phase
+
+signatures.note(Phase, "Phase(*arg)", 1)
 
 --- Phase(stage, ...) or Phase("A", "B"), which is one stage of two blocks.
 --- error: AssertionError for a mix of both or anything else
@@ -179,6 +184,7 @@ end
 ---@class poptorch.PipelinedExecution
 local Pipelined = Strategy:extend("PipelinedExecution")
 M.PipelinedExecution = Pipelined
+signatures.note(Pipelined, "PipelinedExecution(*args)", 1)
 Pipelined.kind = "pipelined"
 Pipelined.mode = 0
 Pipelined.alone = "the model is on one IPU, there is nothing to overlap"
@@ -213,6 +219,7 @@ end
 ---@class poptorch.ShardedExecution: poptorch.PipelinedExecution
 local Sharded = Pipelined:extend("ShardedExecution")
 M.ShardedExecution = Sharded
+signatures.note(Sharded, "ShardedExecution(*args)", 1)
 Sharded.kind = "sharded"
 Sharded.mode = 1
 Sharded.alone = "the model is on one IPU"
@@ -296,6 +303,7 @@ end
 ---@class poptorch.SerialPhasedExecution
 local Serial = Phased:extend("SerialPhasedExecution")
 M.SerialPhasedExecution = Serial
+signatures.note(Serial, "SerialPhasedExecution(*phases)", 1)
 Serial.kind = "serial_phased"
 
 --- Where tensors live between phases.
@@ -312,6 +320,7 @@ end
 ---@class poptorch.ParallelPhasedExecution
 local Parallel = Phased:extend("ParallelPhasedExecution")
 M.ParallelPhasedExecution = Parallel
+signatures.note(Parallel, "ParallelPhasedExecution(*phases)", 1)
 Parallel.kind = "parallel_phased"
 
 --- Tensors leave the chip between the forward and the backward pass.

@@ -50,6 +50,16 @@ core.Tensor.__tostring = printing.format
 M.special = require("lupine.base.namespace").close(core.forms.special, "torch.special")
 M.linalg = require("torch.linalg")
 
+--- The class of torch.float32 and its like: torch.dtype:is(x). There are no others
+--- to make.
+M.dtype = setmetatable({ __name = "torch.dtype", is = function(_, x)
+  return debug.getmetatable(x) == debug.getmetatable(core.dtypes.float32)
+end }, {
+  __tostring = function()
+    return "class torch.dtype"
+  end,
+})
+
 --- torch.Tensor:is(x) is isinstance(x, torch.Tensor).
 local of_default_type = typed.constructor("Tensor")
 M.Tensor = setmetatable({ __name = "torch.Tensor" }, {

@@ -29,7 +29,11 @@ end
 -- Modules that the documents write without their parent's name.
 local WRITTEN = { IExecutionStrategy = "poptorch.IExecutionStrategy" }
 
-local MODULES = { "popdist%.poptorch", "poptorch", "torch", "popart", "numpy" }
+local MODULES = { "popdist%.poptorch", "poptorch", "torch", "popart" }
+
+-- Named by the documents to explain limits; what is there instead is said by
+-- asking for it.
+local EXPLAINED = { ["torch.jit.trace"] = true, ["poptorch.conf"] = true }
 
 -- What a documented path starts with, and the rest.
 local function split(path)
@@ -52,11 +56,18 @@ local function raw(value, name)
   return require("lupine.complete").resolve("value." .. name, { value = value })
 end
 
+-- A property may be one that an object has later (poptorch.Error).
 local function indexed(value, name)
+  if name == "__call" then
+    return (getmetatable(value) or {}).__call
+  end
   local ok, field = pcall(function()
     return value[name]
   end)
-  return ok and field or nil
+  if ok then
+    return field
+  end
+  return require("poptorch").Error:is(field) or nil
 end
 
 -- Fields of objects are those of one that is made here.
@@ -71,7 +82,7 @@ end
 local function find(path)
   local module, rest = split(WRITTEN[path] or path)
   local value, at = loaded(module), module
-  for name in rest:gmatch("[%a_][%w_]*") do
+  for name in rest:gsub("__call__", "__call"):gmatch("[%a_][%w_]*") do
     if value == nil then
       return nil
     elseif name ~= "__init__" then
@@ -87,10 +98,17 @@ end
 
 -- The help of a function, class or option names all of its parameters.
 local function has_parameter(path, name)
-  if find(path) == nil then
+  local value = find(path)
+  if value == nil then
     return false
   end
-  local text = require("lupine.describe")(path:gsub("%.__init__$", ""), {})
+  local help = path:gsub("%.__init__$", ""):gsub("^torch%.nn%.Parameter%.(%a)", "Tensor.%1")
+  local text = require("lupine.describe")(help, {})
+  if path:find("__call__", 1, true) then
+    return debug.getinfo(value, "u").isvararg -- forward's own parameters
+  elseif name == "args" or name == "kwargs" then
+    return text:find("...", 1, true) ~= nil or text:find("*" .. name, 1, true) ~= nil
+  end
   return text:find("%f[%w_]" .. name .. "%f[^%w_]") ~= nil
 end
 
@@ -98,7 +116,8 @@ end
 ---@param name string
 ---@return boolean?
 function M.present(name)
-  if not split(WRITTEN[name] or name) or name:find('["%[]') or name:find("%(%)") then
+  if EXPLAINED[name] or not split(WRITTEN[name] or name) or name:find('["%[]')
+    or name:find("%(%)") then
     return nil
   end
   local path, parameter = name:match("^(.-)%(([%w_]+)%)$")

@@ -38,6 +38,7 @@ end
 for name, group in pairs({ Distributed = "", Jit = "", Precision = "", TensorLocations = "",
   Training = "" }) do
   M["poptorch.Options." .. name .. group] = M["poptorch.Options"][name]
+  M[("poptorch.options._%sOptions"):format(name)] = M["poptorch.Options"][name]
 end
 
 return M

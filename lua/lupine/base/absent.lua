@@ -76,7 +76,6 @@ local ROWS = {
   { "torch", "several results are several values", "return_types" },
   { "torch", "errors are classes of torch.errors", "OutOfMemoryError AcceleratorError" },
   { "torch", "torch.__version__ tells it", "version" },
-  { "torch", "the dtypes are values: torch.float32 and its like", "dtype" },
   { "torch", "torch.manual_seed seeds it; torch.Generator makes others", "default_generator" },
   { "torch", "torch.autocast, torch.set_autocast_dtype and torch.is_autocast_enabled do it",
     "set_autocast_enabled is_autocast_cache_enabled set_autocast_cache_enabled "

@@ -70,12 +70,12 @@ function M.setOptimizer(self, ...)
 end
 
 --- Loads a state dict into the module and onto the device.
----@param values table
+---@param state_dict table
 ---@param ... any strict (true)
----@return table missing_and_unexpected
-function M.load_state_dict(self, values, ...)
+---@return table missing_keys, unexpected_keys: lists of names
+function M.load_state_dict(self, state_dict, ...)
   local s = own.state(self)
-  local result = s.model:load_state_dict(values, ...)
+  local result = s.model:load_state_dict(state_dict, ...)
   if s.session and s.session.attached then
     M.copyWeightsToDevice(self)
   end

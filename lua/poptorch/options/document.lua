@@ -43,6 +43,11 @@ local function signature(row)
   return ("%s(%s)"):format(row.name, row.varargs and "..." or table.concat(row.params, ", "))
 end
 
+-- The same for readers: "excludes…" may be several arguments.
+local function shown_signature(row)
+  return row.varargs and ("%s(*%s)"):format(row.name, row.params[1]) or signature(row)
+end
+
 -- What a row does, "none" and why, or nil where another row's setter says it.
 local function effect_of(row)
   return row.effect or row.no_effect and "none: " .. row.no_effect
@@ -60,7 +65,7 @@ local function takes(spec)
 end
 
 local function help_of(group, row)
-  local lines = { ("%s.%s"):format(group.label, row.name and signature(row) or row.key) }
+  local lines = { ("%s.%s"):format(group.label, row.name and shown_signature(row) or row.key) }
   lines[#lines + 1] = "  " .. row.doc
   for _, param in ipairs(row.name and not row.varargs and row.params or {}) do
     lines[#lines + 1] = ("  %s: %s"):format(param, takes(row.takes[param]))

@@ -69,6 +69,27 @@ function Group:_store(row, value)
   end
 end
 
+--- Values that it starts with, by their names in dictionaries (of settings of
+--- locations) or of properties.
+--- error: AssertionError for an unknown name
+---@param default_values? table<string, any>
+function Group:init(default_values)
+  local name = getmetatable(self).__name
+  for key, value in pairs(check.plain_table(default_values or {}, name)) do
+    local found, allowed = nil, {}
+    for _, row in ipairs(self._rows) do
+      allowed[#allowed + 1] = row.dict or row.key
+      found = (row.dict or row.key) == key and row or found
+    end
+    errors.check(found, "AssertionError", "%s has no value '%s'%s", name, tostring(key),
+      check.nearest(key, allowed))
+    if found.kind == "bool" and type(value) == "number" then
+      value = value ~= 0
+    end
+    self[found.key] = value
+  end
+end
+
 --- The row of a property of this group.
 function Group:_row(key)
   return getmetatable(self)._by_key[key]

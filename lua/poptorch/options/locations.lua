@@ -1,7 +1,6 @@
 --- Options.TensorLocations and TensorLocationSettings: where activations,
 --- weights, optimizer state and gradient accumulators live.
 --- Source: PopTorch API reference, poptorch.options._TensorLocationOptions.
-local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local errors = require("lupine.base.errors")
 local Group = require("poptorch.options.group")
@@ -55,24 +54,6 @@ local Settings = Group.define("TensorLocationSettings", {
     "Keeps on I/O tiles (sharded tensors).", "That of useIOTilesToLoad."),
 })
 M.TensorLocationSettings = Settings
-
---- TensorLocationSettings({minElementsForOffChip = 4, ...}): initial values by
---- their dictionary names.
-function Settings:init(default_values)
-  for name, value in pairs(check.plain_table(default_values or {}, "TensorLocationSettings")) do
-    local found, allowed = nil, {}
-    for i, row in ipairs(Settings._rows) do
-      allowed[i] = row.dict
-      found = row.dict == name and row or found
-    end
-    errors.check(found, "AssertionError", "TensorLocationSettings has no value '%s'%s", name,
-      check.nearest(name, allowed))
-    if found.kind == "bool" and type(value) == "number" then
-      value = value ~= 0
-    end
-    self[found.key] = value
-  end
-end
 
 -- By their dictionary names, values are those of the dictionary form.
 local group_index = Settings.__index

@@ -3,8 +3,10 @@
 local check = require("lupine.base.check")
 local core = require("lupine.core")
 local namespace = require("lupine.base.namespace")
+local signatures = require("lupine.base.signatures")
 
 --- Parameter(data, requires_grad = true); Parameter:is(x).
+--- A tensor that a module registers as its own when it is assigned to a field.
 ---@overload fun(data: torch.Tensor, requires_grad: boolean?): torch.Tensor
 local Parameter = { __name = "torch.nn.Parameter" }
 
@@ -25,5 +27,7 @@ setmetatable(Parameter, {
     return "class torch.nn.Parameter"
   end,
 })
+
+signatures.note(Parameter, "Parameter(data=None, requires_grad=True)", 1)
 
 return namespace.close({ Parameter = Parameter }, "torch.nn.parameter")
