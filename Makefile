@@ -115,7 +115,7 @@ CLANG = clang
 CLANG_FLAGS = -std=c11 -D_GNU_SOURCE -O1 -g -fPIC -I. $(LUA_CFLAGS) \
   -fsanitize=address -fsanitize=fuzzer-no-link
 FUZZ_COVER := $(filter src/base/buf.c src/base/mem.c src/io/% src/ir/% \
-  src/tensor/% src/bind/host/json.c,$(CORE_SRC))
+  src/tensor/% src/ops/custom/% src/bind/host/json.c,$(CORE_SRC))
 FUZZ_COVER_OBJ := $(FUZZ_COVER:%.c=$(OBJ)/libfuzzer/%.o) \
   $(OBJ)/libfuzzer/spec/fuzz/harness/lua.o
 $(OBJ)/libfuzzer/%.o: %.c
@@ -258,6 +258,8 @@ install: all meta
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/lua/5.4
 	install $(BUILD)/lupine $(DESTDIR)$(PREFIX)/bin/
 	install -m 644 $(BUILD)/lupine.so $(DESTDIR)$(PREFIX)/lib/lua/5.4/
+	install -D -m 644 include/lupine/custom_op.h \
+	  $(DESTDIR)$(PREFIX)/include/lupine/custom_op.h
 	cd lua && find . -name '*.lua' -exec install -D -m 644 \
 	  {} $(abspath $(DESTDIR)$(PREFIX))/share/lupine/{} \;
 	install -d $(DESTDIR)$(PREFIX)/share/lua/5.4

@@ -111,7 +111,8 @@ local AMP = { GradScaler = true, autocast = true, is_autocast_enabled = true,
 
 return setmetatable(M, {
   __lazy = { nn = "torch.nn", optim = "torch.optim", utils = "torch.utils",
-    autograd = "torch.autograd", testing = "torch.testing", amp = "torch.amp" },
+    autograd = "torch.autograd", testing = "torch.testing", amp = "torch.amp",
+    ops = "torch.ops" },
   __index = function(t, name)
     if type(name) ~= "string" then
       return nil

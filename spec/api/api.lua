@@ -31,9 +31,11 @@ local WRITTEN = { IExecutionStrategy = "poptorch.IExecutionStrategy" }
 
 local MODULES = { "popdist%.poptorch", "poptorch", "torch", "popart" }
 
--- Named by the documents to explain limits; what is there instead is said by
--- asking for it.
-local EXPLAINED = { ["torch.jit.trace"] = true, ["poptorch.conf"] = true }
+-- No values either: a file's name, what the documents name to explain limits (asking
+-- for it says what is there instead), arguments that Options alone gives.
+local EXPLAINED = { ["torch.jit.trace"] = true, ["poptorch.conf"] = true,
+  ["poptorch.options._PrecisionOptions.__init__(popart_options)"] = true,
+  ["poptorch.options._TrainingOptions.__init__(popart_options)"] = true }
 
 -- What a documented path starts with, and the rest.
 local function split(path)
@@ -142,13 +144,13 @@ local function text_of(file)
   return texts[file]
 end
 
--- The longest start of a name that has a proof.
+-- The longest start of a name, of whole words, that has a proof.
 local function proof_of(name, proofs)
-  while name ~= "" do
-    if proofs[name] then
-      return proofs[name]
+  for n = #name, 1, -1 do
+    local start = name:sub(1, n)
+    if proofs[start] and not name:find("^[%w_]", n + 1) then
+      return proofs[start]
     end
-    name = name:match("^(.*[%w_])[%.%(%[=\" ]+[^%.%(%[=\" ]*$") or ""
   end
 end
 

@@ -9,8 +9,8 @@
 -- Lowest first: a file includes its own layer and lower ones. A longer prefix
 -- wins over a shorter one.
 local layers = {
-  "src/base/", "src/tensor/", "runtime/arch/", "runtime/cost/", "src/ir/", "src/kernel/",
-  "src/ops/", "src/autodiff/", "runtime/program.", "src/passes/", "runtime/exec/",
+  "include/", "src/base/", "src/tensor/", "runtime/arch/", "runtime/cost/", "src/ir/",
+  "src/kernel/", "src/ops/", "src/autodiff/", "runtime/program.", "src/passes/", "runtime/exec/",
   "runtime/report/", "src/io/", "src/bind/", "src/main",
 }
 

@@ -66,7 +66,8 @@ local ROWS = {
   { "torch", "x:type() tells it", "typename" },
   { "torch", "torch.manual_seed, torch.get_rng_state and torch.Generator", "random" },
   { "torch", "uniform points are torch.rand's", "quasirandom" },
-  { "torch", "operators are functions of torch", "ops library overrides classes" },
+  { "torch", "operators are functions of torch, libraries of others are loaded by "
+    .. "torch.ops.load_library", "library overrides classes" },
   { "torch", "sizes are integers", "SymInt SymFloat SymBool sym_int sym_float sym_max sym_min "
     .. "sym_not sym_ite sym_sum sym_sqrt" },
   { "torch", "torch.linalg has it: lstsq, solve, eigh, qr, cholesky …",
@@ -169,8 +170,6 @@ local ROWS = {
   { "Tensor", "net:load_state_dict(t) copies values into parameters", "module_load" },
   { "Tensor", "x.grad_fn tells where a tensor comes from", "output_nr" },
 
-  { "poptorch", "an operator of one's own is a function of tensors, or a torch.autograd.Function",
-    "custom_op" },
   { "poptorch", "a wrapped model has it: executor:save(filename)",
     "save compileAndExport loadExecutable" },
   { "PoplarExecutor", "poptorch.load(filename) makes one", "load" },

@@ -2,6 +2,7 @@
 --- of pointwise operators are made from their records' domains.
 local control = require("lupine.control")
 local core = require("lupine.core")
+local custom_ops = require("spec.support.custom_ops")
 local make = require("spec.ops.samples.make")
 local torch = require("torch")
 local x, y, b, i = make.x, make.y, make.b, make.i
@@ -184,6 +185,22 @@ end
 
 function SCRIPTS.loop(p, q)
   return control.loop(3, step, { p, q })
+end
+
+local function cube(form, tensors, wanted)
+  custom_ops.load("cube")
+  local call = { domain = "com.acme", name = "Cube", version = 1, library = "", attributes = "",
+    wanted = wanted }
+  return core.forms.internal[form](tensors, call)
+end
+
+function SCRIPTS.custom(p, q)
+  return cube("custom", { p, q })
+end
+
+function SCRIPTS.custom_grad(p, q)
+  p, q = p:detach(), q:detach()
+  return cube("custom_grad", { p, q, q, p, p, q }, { 0, 1 })
 end
 
 -- Only to be traced: spec/poptorch/cpu_spec.lua runs such calls.

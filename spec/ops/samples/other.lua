@@ -43,6 +43,8 @@ return {
     3, 10.0 } },
 
   custom_function = { { x{ 2, 3 }, y{ 2, 3 }, script = true } }, -- not through the form
+  custom = { { x{ 2, 3 }, y{ 2, 3 }, script = true, first = true } },
+  custom_grad = { { x{ 2, 3 }, y{ 2, 3 }, script = true, kink = "its gradient is an error" } },
   host_call = { { x{ 2, 3 }, script = true, loud = true } }, -- the host answers
   loop = { { x{ 2, 3 }, y{ 2, 3 }, script = true } },
   branch = { { yes, x{ 2, 3 }, y{ 2, 3 }, script = true },
