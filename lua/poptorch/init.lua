@@ -67,6 +67,7 @@ local M = {
 }
 
 M.optim = require("poptorch.optim")
+M.custom_op = require("poptorch.custom_op")
 for _, functions in ipairs({ "ops", "cluster" }) do
   for name, fn in pairs(require("poptorch." .. functions)) do
     M[name] = fn

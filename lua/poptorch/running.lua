@@ -27,15 +27,22 @@ local M = { pre_compile_hooks = {}, post_compile_hooks = {} }
 
 local NARROW -- dtypes that the device has in a narrower form
 
+--- The type in which the device has tensors of a dtype.
+---@param dtype torch.dtype
+---@return torch.dtype
+function M.narrow_dtype(dtype)
+  local torch = require("torch")
+  NARROW = NARROW or { [torch.int64] = torch.int32, [torch.float64] = torch.float32,
+    [torch.bfloat16] = torch.float32 }
+  return NARROW[dtype] or dtype
+end
+
 --- The tensor as the device has it.
 ---@param tensor torch.Tensor
 ---@return torch.Tensor
 function M.narrow(tensor)
-  local torch = require("torch")
-  NARROW = NARROW or { [torch.int64] = torch.int32, [torch.float64] = torch.float32,
-    [torch.bfloat16] = torch.float32 }
-  local to = NARROW[tensor.dtype]
-  return to and tensor:to(to) or tensor
+  local to = M.narrow_dtype(tensor.dtype)
+  return to == tensor.dtype and tensor or tensor:to(to)
 end
 local narrow = M.narrow
 
