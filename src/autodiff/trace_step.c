@@ -138,21 +138,18 @@ static void look_back(const LpGraph *g, unsigned char *is)
     }
 }
 
-LpStatus lp_trace_final_losses(LpTrace *tr, LpTensor *const *out, int n_out,
-                               LpVal *loss, size_t *n, LpErr *e)
+static LpStatus final_losses(LpTrace *tr, const LpVal *out, int n_out,
+                             LpVal *loss, size_t *n, LpErr *e)
 {
-    LP_TRY(meet_outputs(tr, out, n_out, e));
     const LpGraph *g = lp_trace_graph(tr);
     size_t all = lp_trace_n_losses(tr);
     unsigned char *is = lp_calloc(g->n_value, 1);
     LP_FAIL_IF(!is, e, LP_E_MEMORY, "out of memory");
-    LpVal v;
     bool live = false;
     for (size_t i = 0; i < all; i++)
         is[lp_trace_loss(tr, i)] = LOSS;
     for (int i = 0; i < n_out; i++)
-        if (lp_trace_value(tr, out[i], &v, e) == LP_OK)
-            is[v] |= LIVE;
+        is[out[i]] |= LIVE;
     for (size_t i = 0; i < lp_trace_n_vars(tr); i++)
         is[lp_trace_var_now(tr, i)] |= LIVE;
     look_back(g, is);
@@ -164,12 +161,27 @@ LpStatus lp_trace_final_losses(LpTrace *tr, LpTensor *const *out, int n_out,
         look_back(g, is);
     *n = 0;
     for (size_t i = 0; i < all; i++) {
-        v = lp_trace_loss(tr, i);
+        LpVal v = lp_trace_loss(tr, i);
         if (is[v] != (LOSS | LIVE))
             continue;
         is[v] |= TOLD; /* marked before by what it is made of */
         loss[(*n)++] = v;
     }
     lp_free(is);
-    return e->code;
+    return LP_OK;
+}
+
+LpStatus lp_trace_final_losses(LpTrace *tr, LpTensor *const *out, int n_out,
+                               LpVal *loss, size_t *n, LpErr *e)
+{
+    LP_TRY(meet_outputs(tr, out, n_out, e));
+    LpVal *now = lp_calloc((size_t)n_out + 1, sizeof *now);
+    LP_FAIL_IF(!now, e, LP_E_MEMORY, "out of memory");
+    LpStatus s = LP_OK;
+    for (int i = 0; i < n_out && s == LP_OK; i++) /* views may get new nodes */
+        s = lp_trace_value(tr, out[i], &now[i], e);
+    if (s == LP_OK)
+        s = final_losses(tr, now, n_out, loss, n, e);
+    lp_free(now);
+    return s;
 }
