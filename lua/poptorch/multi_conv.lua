@@ -35,7 +35,7 @@ local function text_of(self)
   local function list(values)
     return values and table.concat(values, ",") or "-"
   end
-  return ("%d %s %d %.17g %s %s"):format(self._number, PLAN[self._plan_type], self._reserved,
+  return ("%d %s %d %.15g %s %s"):format(self._number, PLAN[self._plan_type], self._reserved,
     self._back_off, list(self._proportions), list(self._partials))
 end
 

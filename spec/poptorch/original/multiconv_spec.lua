@@ -265,6 +265,20 @@ describe("a multi-convolution", function()
     assert.matches("must not depend on each other", e.message)
   end)
 
+  it("may stand in the body of a loop", function()
+    local net = device.module(function(self, x)
+      return poptorch.for_loop(2, function(v)
+        return poptorch.MultiConv(function()
+          return self.a(v) + self.b(v:abs())
+        end)
+      end, { x })[1]
+    end, function(self)
+      self.a, self.b = nn.Conv2d(1, 1, 3, { padding = 1 }), nn.Conv2d(1, 1, 3, { padding = 1 })
+    end)
+    local x = torch.randn(1, 1, 8, 8)
+    device.close(poptorch.inferenceModel(net)(x), net(x):detach())
+  end)
+
   it("refuses other settings", function()
     local mc = poptorch.MultiConv()
     for _, case in ipairs({ { "AssertionError", "availableMemoryProportions", 1.0 },
@@ -291,7 +305,8 @@ describe("a multi-convolution", function()
     assert.equal(text, again:text("step"))
     assert.equal(model:report().cycles, core.plan(again, {}):report().cycles)
     for _, wrong in ipairs({ "0", "0 both 50 0.25 - -", "0 serial -1 0.25 - -",
-      "0 serial 1 nan - -", "0 serial 1 0.25 -" }) do
+      "0 serial 1 nan - -", "0 serial 1 2 - -", "0 serial 1 0.25 -", "0 serial 1 0.1 nan -",
+      "0 serial 1 0.1 -1,0.5 -", ("9"):rep(30) .. " serial" }) do
       local step = core.step_parse((text:gsub('(multi_conv )"0[^"]*"', '%1"' .. wrong .. '"')))
       assert.matches("multi_conv: expected", raises("ValueError", core.plan, step, {}).message)
     end

@@ -242,10 +242,12 @@ static int trace_origin(lua_State *L)
     return 0;
 }
 
-/* convolutions(number) -> how many of the multi-convolution there are */
+/* convolutions(number) -> how many of the multi-convolution there are, in the
+ * body that is being traced if there is one */
 static int trace_convolutions(lua_State *L)
 {
-    const LpGraph *g = lp_trace_graph(check_trace(L));
+    LpTrace *tr = check_trace(L), *inner = lp_trace_current();
+    const LpGraph *g = lp_trace_graph(inner ? inner : tr);
     lua_Integer number = luaL_checkinteger(L, 2), n = 0;
     for (LpNodeId i = 0; i < g->n_node; i++) {
         bool forward = g->node[i].op->product == LP_PRODUCT_CONV;

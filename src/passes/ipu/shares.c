@@ -70,8 +70,8 @@ static LpStatus read_settings(const char *text, Settings *s, LpErr *e)
     s->proportions = after_blank(back_off);
     s->partials = after_blank(s->proportions);
     bool fine = s->parallel || strncmp(plan, "serial ", 7) == 0;
-    LP_FAIL_IF(!fine || s->reserved < 0 || !(s->back_off >= 0) ||
-                   !s->partials[0],
+    LP_FAIL_IF(!fine || s->reserved < 0 ||
+                   !(s->back_off >= 0 && s->back_off <= 1) || !s->partials[0],
                e, LP_E_VALUE,
                "multi_conv: expected \"NUMBER parallel|serial RESERVED_TILES "
                "BACK_OFF PROPORTIONS PARTIALS\", got \"%s\"",
@@ -79,20 +79,22 @@ static LpStatus read_settings(const char *text, Settings *s, LpErr *e)
     return LP_OK;
 }
 
-/* Element k of a list, or its only one; "" of none. */
+/* Element k of a list, or its only one; "" of the list "-". */
 static const char *element(const char *list, uint32_t k)
 {
     size_t n = strcspn(list, " ");
     const char *at = list;
+    if (n == 1 && *list == '-')
+        return "";
     for (const char *comma; k > 0; k--, at = comma + 1) {
         comma = memchr(at, ',', n - (size_t)(at - list));
         if (!comma)
-            return at == list && *at != '-' ? at : "";
+            return at == list ? at : "";
     }
-    return *at == '-' ? "" : at;
+    return at;
 }
 
-static void settle(const Settings *s, uint32_t k, LpShare *share)
+static LpStatus settle(const Settings *s, uint32_t k, LpShare *share, LpErr *e)
 {
     const char *proportion = element(s->proportions, k);
     const char *partials = element(s->partials, k);
@@ -100,6 +102,11 @@ static void settle(const Settings *s, uint32_t k, LpShare *share)
         share->proportion = strtod(proportion, NULL);
     if (*partials)
         share->partials = strncmp(partials, "half", 4) == 0 ? LP_F16 : LP_F32;
+    LP_FAIL_IF(
+        *proportion && !(share->proportion >= 0 && share->proportion <= 1), e,
+        LP_E_VALUE, "multi_conv: expected proportions in [0, 1], got %g",
+        share->proportion);
+    return LP_OK;
 }
 
 /* ---- groups -------------------------------------------------------------- */
@@ -280,7 +287,7 @@ static LpStatus group_of(Group *x, LpNodeId first, bool *done)
     LP_TRY(read_settings(last->multi_conv, &x->s, x->p->err));
     number(x, nr);
     for (uint32_t i = 0; i < x->n; i++)
-        settle(&x->s, nr[i], &x->p->share[x->node[i]]);
+        LP_TRY(settle(&x->s, nr[i], &x->p->share[x->node[i]], x->p->err));
     LP_TRY(independent(x));
     bool fits = x->n > 1 && x->n <= (uint32_t)lp_ipu_tiles(x->p);
     return x->s.parallel && fits ? share_out(x) : LP_OK;
