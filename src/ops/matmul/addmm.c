@@ -294,11 +294,11 @@ static LpVal half_linear(LpBuilder *b, LpVal x, LpVal y, LpVal bias)
 LP_FORMULA(linear,
            "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor "
            "@no",
-           .cast = LP_CAST_NARROW)
+           .mix = LP_MIX_FOLLOW, .cast = LP_CAST_NARROW)
 {
-    LpVal w = lp_follow(b, in[1], in[0], "linear", "weight");
-    LpVal bias = lp_follow(b, in[2], in[0], "linear", "bias");
-    if (lp_failed(b))
+    LpVal w = in[1], bias = in[2];
+    if (!lp_alike(b, w, in[0], "linear", "weight") ||
+        !lp_alike(b, bias, in[0], "linear", "bias"))
         return LP_NOVAL;
     LpType tx = *lp_type(b, in[0]), tw = *lp_type(b, w);
     if (tx.ndim == 0 || tw.ndim < 1 || tw.ndim > 2 ||
@@ -321,11 +321,12 @@ LP_FORMULA(linear,
 /* y[.., o] = x1[.., i] w[o, i, j] x2[.., j] + bias[o] */
 LP_FORMULA(bilinear,
            "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? "
-           "bias=None) -> Tensor @fn")
+           "bias=None) -> Tensor @fn",
+           .mix = LP_MIX_FOLLOW)
 {
-    LpVal w = lp_follow(b, in[2], in[0], "bilinear", "weight");
-    LpVal bias = lp_follow(b, in[3], in[0], "bilinear", "bias");
-    if (lp_failed(b))
+    LpVal w = in[2], bias = in[3];
+    if (!lp_alike(b, w, in[0], "bilinear", "weight") ||
+        !lp_alike(b, bias, in[0], "bilinear", "bias"))
         return LP_NOVAL;
     LpType t1 = *lp_type(b, in[0]), t2 = *lp_type(b, in[1]);
     LpType tw = *lp_type(b, w);

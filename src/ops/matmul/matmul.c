@@ -86,21 +86,17 @@ LP_PRIMITIVE(bmm, "bmm(Tensor self, Tensor mat2) -> Tensor @fmo", infer_bmm,
              .readers = LP_READERS(2, 1, 0, 0), .work = lp_mm_work)
 
 /* ---- any rank ------------------------------------------------------------ */
-LpVal lp_follow(LpBuilder *b, LpVal w, LpVal x, const char *op,
-                const char *what)
+bool lp_alike(LpBuilder *b, LpVal w, LpVal x, const char *op, const char *what)
 {
-    if (w == LP_NOVAL || x == LP_NOVAL || lp_failed(b))
-        return w;
+    if (w == LP_NOVAL || x == LP_NOVAL || !b->on_host || lp_failed(b))
+        return !lp_failed(b);
     LpDtype tw = lp_type(b, w)->dtype, tx = lp_type(b, x)->dtype;
-    if (b->on_host && tw != tx)
-        return LP_REFUSE(
-            b, LP_E_RUNTIME,
-            "%s: `%s` must have the same dtype as the first operand, got "
-            "%s and %s",
-            op, what, lp_dtype_name(tw), lp_dtype_name(tx));
-    bool mixed =
-        (lp_is_half(tw) && tx == LP_F32) || (tw == LP_F32 && lp_is_half(tx));
-    return mixed ? lp_cast(b, w, tx) : w;
+    if (tw == tx)
+        return true;
+    return LP_REFUSE(b, LP_E_RUNTIME,
+                     "%s: `%s` must have the same dtype as the first operand, "
+                     "got %s and %s",
+                     op, what, lp_dtype_name(tw), lp_dtype_name(tx));
 }
 
 /* x [..., k] folded to two dimensions times y [k, n]. */
@@ -168,8 +164,7 @@ static void cannot(LpBuilder *b, const LpType *x, const LpType *y)
 
 LpVal lp_matmul(LpBuilder *b, LpVal x, LpVal y)
 {
-    y = lp_follow(b, y, x, "matmul", "other");
-    if (lp_failed(b))
+    if (!lp_alike(b, y, x, "matmul", "other"))
         return LP_NOVAL;
     LpType tx = *lp_type(b, x), ty = *lp_type(b, y);
     if (tx.ndim == 0 || ty.ndim == 0 ||
@@ -196,7 +191,7 @@ LpVal lp_matmul(LpBuilder *b, LpVal x, LpVal y)
 LP_FORMULA(matmul,
            "matmul(Tensor self, Tensor other) -> Tensor @fmo\n"
            "matmul(Tensor self, Tensor other) -> Tensor @lo",
-           .cast = LP_CAST_NARROW)
+           .mix = LP_MIX_FOLLOW, .cast = LP_CAST_NARROW)
 {
     return lp_matmul(b, in[0], in[1]);
 }

@@ -73,9 +73,10 @@ static LpVal product(LpBuilder *b, const LpAttr *attr, const Parts *p, LpVal x,
                      LpVal y)
 {
     LpDtype t = lp_dtype_of(b, x);
+    if (!lp_alike(b, y, x, "serializedMatMul", "rhs"))
+        return LP_NOVAL;
     bool widen =
         attr[LP_SERIALIZED_KEEP_PRECISION].i && p->dim_x != 0 && lp_is_half(t);
-    y = lp_follow(b, y, x, "serializedMatMul", "rhs");
     if (widen) {
         x = lp_cast(b, x, LP_F32);
         y = lp_cast(b, y, LP_F32);
@@ -86,7 +87,7 @@ static LpVal product(LpBuilder *b, const LpAttr *attr, const Parts *p, LpVal x,
 LP_FORMULA(serialized_matmul,
            "serialized_matmul(Tensor self, Tensor other, str mode, int "
            "factor=0, bool keep_precision=False) -> Tensor @p",
-           .cast = LP_CAST_NARROW)
+           .mix = LP_MIX_FOLLOW, .cast = LP_CAST_NARROW)
 {
     Parts p = {.factor = attr[LP_SERIALIZED_FACTOR].i};
     LpType tx = lp_type_of(b, in[0]), ty = lp_type_of(b, in[1]);

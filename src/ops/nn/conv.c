@@ -334,8 +334,10 @@ static LpVal public_conv(LpBuilder *b, const LpVal *in, int n, const LpAttr *a)
     if (t.ndim == n + 1)
         x = lp_unsqueeze(b, x, 0);
     const char *op = a[LP_CONV_TRANSPOSED].i ? "conv_transpose" : "conv";
-    LpVal w = lp_follow(b, in[1], in[0], op, "weight");
-    LpVal y = biased(b, a, x, w, lp_follow(b, in[2], in[0], op, "bias"), n);
+    if (!lp_alike(b, in[1], in[0], op, "weight") ||
+        !lp_alike(b, in[2], in[0], op, "bias"))
+        return LP_NOVAL;
+    LpVal y = biased(b, a, x, in[1], in[2], n);
     if (t.ndim == n + 2 || lp_failed(b))
         return y;
     LpType r = *lp_type(b, y);
@@ -414,19 +416,20 @@ LP_EXPAND(expand_conv_transpose)
                 "bias=None, int[" #n "] stride=1, int[" #n                     \
                 "] padding=0, int[" #n                                         \
                 "] dilation=1, int groups=1) -> Tensor @fn",                   \
-                expand_conv, .cast = LP_CAST_NARROW)                           \
+                expand_conv, .mix = LP_MIX_FOLLOW, .cast = LP_CAST_NARROW)     \
     LP_EXPANDED(conv##n##d_padding,                                            \
                 "conv" #n "d.padding(Tensor input, Tensor weight, Tensor? "    \
                 "bias=None, int[" #n "] stride=1, str padding='valid', "       \
                 "int[" #n "] dilation=1, int groups=1) -> Tensor @fn",         \
-                expand_conv_named, .cast = LP_CAST_NARROW)                     \
-    LP_EXPANDED(conv_transpose##n##d,                                          \
-                "conv_transpose" #n "d(Tensor input, Tensor weight, Tensor? "  \
-                "bias=None, int[" #n "] stride=1, int[" #n                     \
-                "] padding=0, int[" #n                                         \
-                "] output_padding=0, int groups=1, int[" #n                    \
-                "] dilation=1) -> Tensor @fn",                                 \
-                expand_conv_transpose, .cast = LP_CAST_NARROW)
+                expand_conv_named, .mix = LP_MIX_FOLLOW,                       \
+                .cast = LP_CAST_NARROW)                                        \
+    LP_EXPANDED(                                                               \
+        conv_transpose##n##d,                                                  \
+        "conv_transpose" #n "d(Tensor input, Tensor weight, Tensor? "          \
+        "bias=None, int[" #n "] stride=1, int[" #n "] padding=0, int[" #n      \
+        "] output_padding=0, int groups=1, int[" #n                            \
+        "] dilation=1) -> Tensor @fn",                                         \
+        expand_conv_transpose, .mix = LP_MIX_FOLLOW, .cast = LP_CAST_NARROW)
 CONV(1)
 CONV(2)
 CONV(3)

@@ -12,11 +12,10 @@ extern const struct LpPlusOps lp_plus_ops;
 #define LP_LOSS(id, args)                                                      \
     LP_FORMULA(id, #id "(" args ") -> Tensor @n", .cast = LP_CAST_WIDE)
 
-/* On the host fails unless `w` has the dtype of `x`. Elsewhere `w` cast to the
- * type of `x` where half and float32 meet: weights follow their input.
- * LP_NOVAL stays. `op`, `what`: names for the message. */
-LpVal lp_follow(LpBuilder *b, LpVal w, LpVal x, const char *op,
-                const char *what);
+/* On the host fails unless `w` has the dtype of `x`, or there is none; in graphs
+ * weights follow their input (LP_MIX_FOLLOW). `op`, `what`: names for the
+ * message. */
+bool lp_alike(LpBuilder *b, LpVal w, LpVal x, const char *op, const char *what);
 
 /* Fails unless x has nx dimensions and y ny. */
 bool lp_ranks(LpBuilder *b, const char *op, LpVal x, int nx, LpVal y, int ny);

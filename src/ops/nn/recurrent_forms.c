@@ -15,11 +15,11 @@ static const char *const lstm[] = {"input",     "h_0",       "c_0",
 static void layer(LpBuilder *b, int op, const char *const *name, int n_in,
                   const LpAttr *attr, const LpVal *in, LpVal *out, int n_out)
 {
-    LpVal arg[LP_RNN_ROLES], got[LP_MAX_OUT] = {0};
+    LpVal got[LP_MAX_OUT] = {0};
     const char *what = lp_ops[op]->name;
     for (int i = 0; i < n_in; i++)
-        arg[i] = lp_follow(b, in[i], in[0], what, name[i]);
-    if (!lp_failed(b) && lp_emit_n(b, op, arg, n_in, attr, got) > 0)
+        lp_alike(b, in[i], in[0], what, name[i]);
+    if (!lp_failed(b) && lp_emit_n(b, op, in, n_in, attr, got) > 0)
         memcpy(out, got, (size_t)n_out * sizeof *out);
 }
 
@@ -32,13 +32,15 @@ LP_COMPOSITE(lstm_layer,
              BOTH("lstm_layer(Tensor input, Tensor? h_0, Tensor? c_0, " WEIGHTS
                   ", Tensor? weight_hr, bool reverse) -> (Tensor output, "
                   "Tensor h_n, Tensor c_n)"),
-             .cast = LP_CAST_NARROW)
+             .mix = LP_MIX_FOLLOW, .cast = LP_CAST_NARROW)
 {
     layer(b, LP_OP_lstm, lstm, n_in, attr, in, out, n_out);
 }
 
-LP_COMPOSITE(gru_layer, BOTH("gru_layer(Tensor input, Tensor? h_0, " WEIGHTS
-                             ", bool reverse) -> (Tensor output, Tensor h_n)"))
+LP_COMPOSITE(gru_layer,
+             BOTH("gru_layer(Tensor input, Tensor? h_0, " WEIGHTS
+                  ", bool reverse) -> (Tensor output, Tensor h_n)"),
+             .mix = LP_MIX_FOLLOW)
 {
     layer(b, LP_OP_gru, plain, n_in, attr, in, out, n_out);
 }
@@ -46,7 +48,7 @@ LP_COMPOSITE(gru_layer, BOTH("gru_layer(Tensor input, Tensor? h_0, " WEIGHTS
 LP_COMPOSITE(rnn_layer,
              BOTH("rnn_layer(Tensor input, Tensor? h_0, " WEIGHTS
                   ", bool reverse, bool relu) -> (Tensor output, Tensor h_n)"),
-             .cast = LP_CAST_NARROW)
+             .mix = LP_MIX_FOLLOW, .cast = LP_CAST_NARROW)
 {
     layer(b, LP_OP_rnn, plain, n_in, attr, in, out, n_out);
 }
