@@ -20,7 +20,7 @@ local check = require("lupine.base.check")
 
 local M = {}
 
--- A channel takes some 250 messages before its writer waits, who then would read
+-- A channel takes some 160 messages before its writer waits, who then would read
 -- no message.
 local MOST_ANNOUNCED = 64
 

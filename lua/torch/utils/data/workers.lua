@@ -16,7 +16,7 @@ local messages = require("torch.utils.data.messages")
 local M = {}
 
 local PREFETCH = 2 -- batches that a worker has ahead, unless asked otherwise
--- A channel takes some 270 messages before its writer waits; were both sides to
+-- A channel takes some 160 messages before its writer waits; were both sides to
 -- wait for that, neither would go on.
 local MOST_AHEAD = 64
 local GRACE = 1.0 -- seconds that an idle worker has to end
