@@ -210,3 +210,21 @@ describe("the example of anchored tensors", function()
     assert.is_true(torch.equal(last, trainer.model.fc2.bias))
   end)
 end)
+
+describe("the script that recovers", function()
+  local faults = require("lupine.faults")
+
+  it("meets every fault once and ends with the weights of a run without", function()
+    faults.clear()
+    local got = run("recovery")
+    assert.same({}, faults.pending())
+    faults.clear()
+    assert.same({ "the IPU is reset", "the links are reset", "the partition is reset",
+      "the system is restarted" }, { table.unpack(got.lines, 1, 4) })
+    assert.matches("^the device is to be repaired, another one takes over: ", got.lines[5])
+    assert.equal("received 'an assertion failed' from poplar_application_runtime_error, 0 of 1 "
+      .. "device iterations finished", got.lines[6])
+    assert.equal("the weights are the same: true", got.lines[7])
+    assert.equal(7, #got.lines)
+  end)
+end)
