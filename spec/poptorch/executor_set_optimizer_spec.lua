@@ -1,5 +1,6 @@
 --- Changing the optimizer of a compiled model, attributes that may change and
 --- those that may not, optimizers that are refused.
+local core = require("lupine.core")
 local helper = require("spec.helper")
 local models = require("spec.support.models")
 local nn = require("torch.nn")
@@ -17,6 +18,15 @@ local function pop(name, t)
 end
 
 describe("setOptimizer", function()
+  local level
+  setup(function() -- which programs are compiled is no matter here
+    level = core.host.log_level()
+    poptorch.setLogLevel("WARN")
+  end)
+  teardown(function()
+    core.host.log_level(level)
+  end)
+
   it("with another rate takes effect without compiling again", function()
     local net = Sum(1)
     local optimizer = torch.optim.SGD(net:parameters(), { lr = 0.0 })
