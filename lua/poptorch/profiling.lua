@@ -145,17 +145,21 @@ local NONE = Tracepoint()
 local Channel = class.new("Channel")
 M.Channel = Channel
 
----@param name string
-function Channel:init(name)
-  self.name = check.string(name, "Channel(name)")
+---@param ... any name (string)
+function Channel:init(...)
+  self.name = check.string(check.one("Channel", "name", ...), "Channel(name)")
 end
 
 --- A scope that is timed, or a function that is run in it.
----@param name string
----@param f? function
+---@param ... any name (string), f (function|nil)
 ---@return any what `f` returns, else the scope, to be closed
-function Channel:tracepoint(name, f)
-  check.string(name, "tracepoint(name)")
+function Channel:tracepoint(...)
+  local args, f = table.pack(...), nil
+  if type(args[args.n]) == "function" then
+    f, args.n = args[args.n], args.n - 1
+  end
+  local name = check.string(check.one("tracepoint", "name", table.unpack(args, 1, args.n)),
+    "tracepoint(name)")
   local point = NONE
   if M._records(self.name) then
     point = Tracepoint()
@@ -166,7 +170,7 @@ function Channel:tracepoint(name, f)
     return point
   end
   local _ <close> = point
-  return check.callable(f, "tracepoint(f)")()
+  return f()
 end
 
 -- Functions that are instrumented, by the channel's name.

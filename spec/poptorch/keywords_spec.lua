@@ -256,6 +256,14 @@ local ROWS = {
   end, function(...)
     return texts(poptorch.load(...)(x))
   end },
+  { "profiling.Channel", "name", { "c" }, fn(poptorch.profiling.Channel) },
+  { "profiling.Channel.tracepoint", "name", { "t" }, function(...)
+    local channel, args = poptorch.profiling.Channel("c"), table.pack(...)
+    args[args.n + 1] = function()
+      return "ran"
+    end
+    return channel:tracepoint(table.unpack(args, 1, args.n + 1)) .. type(channel:tracepoint(...))
+  end },
   { "NameScope", "name", { "A" }, fn(poptorch.NameScope) },
   { "autocast", "enabled", { false }, fn(poptorch.autocast) },
   { "autocasting.Policy", "fp16 fp32 promote demote", { { "mm" }, {}, { "cat" }, { "add" } },
