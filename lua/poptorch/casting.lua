@@ -191,10 +191,12 @@ end
 ---@param model torch.nn.Module
 ---@param options poptorch.Options
 function M.apply(model, options)
-  local precision = options.Precision
-  if precision.autocast_enabled then
-    M.rules(precision.autocast_policy)
-    convert(model, false, nil, precision.autocast_policy)
+  local policy = options.Precision.autocast_policy
+  if options.Precision.autocast_enabled then
+    if not policy:same(autocasting.default) then
+      M.rules(policy) -- which checks it
+    end
+    convert(model, false, nil, policy)
   end
 end
 
