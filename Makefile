@@ -81,7 +81,7 @@ DEPS := $(CORE_OBJ:.o=.d) $(MAIN_OBJ:.o=.d) \
   $(TOOL_SRC:%.c=$(OBJ)/%.d) $(FUZZ_SRC:%.c=$(OBJ)/%.d) $(HARNESS_OBJ:.o=.d) \
   $(FUZZ_COVER_OBJ:.o=.d) $(FUZZ_SRC:%.c=$(OBJ)/libfuzzer/%.d)
 
-.PHONY: all tools demo test run-demo run-test asan lint lint-fast format bench \
+.PHONY: all api tools demo test run-demo run-test asan lint lint-fast format bench \
   check-full sweep fidelity golden meta install clean setup setup-lint
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -211,6 +211,11 @@ GOLDEN ?= spec/golden
 golden: setup
 	+@$(submake) all
 	@$(BUILD)/lupine spec/golden/replay.lua $(REPLAY) $(GOLDEN) $(AREAS)
+
+# The documented names: whether they are there, and the specs that show them.
+api: setup
+	+@$(submake) all
+	@$(BUILD)/lupine spec/api/api.lua
 
 # libFuzzer over every reader of outside data, or FUZZERS, for FUZZ_SECONDS
 # each (spec/fuzz/README.md).

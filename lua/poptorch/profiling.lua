@@ -27,6 +27,7 @@ local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local signatures = require("lupine.base.signatures")
 
 local M = {
   --- Whether anything is recorded: one test where a call must cost nothing.
@@ -144,6 +145,7 @@ local NONE = Tracepoint()
 ---@class poptorch.profiling.Channel
 local Channel = class.new("Channel")
 M.Channel = Channel
+signatures.note(Channel, "Channel(name)", 1)
 
 ---@param ... any name (string)
 function Channel:init(...)

@@ -1,7 +1,9 @@
 --- The documented names: whether each is there, and which spec shows how it
 --- behaves.
 ---
----   lua spec/api/api.lua [all]    prints those that are open, or all of them
+---   build/lupine spec/api/api.lua [open]    prints all of them, or those that are open
+---
+--- a line each: name, kind, whether it is there, the spec that shows how it behaves.
 ---
 --- names.tsv has them (name, kind) as the documents of PopTorch, PopART and of
 --- the PyTorch layer under them do; proofs.tsv says for a name, or for all that
@@ -173,8 +175,21 @@ function M.rows()
   return list
 end
 
+-- The help says of an option that it does nothing here.
+local function without_effect(name)
+  local path = name:match("^[^(]+")
+  if not path:find("^poptorch%.Options%.") and not path:find("^poptorch%.options%.") then
+    return false
+  end
+  return require("lupine.describe")(path:gsub("options%._(%a+)Options", "Options.%1"), {})
+    :find("simulated system: none", 1, true) ~= nil
+end
+
 local function presence(r)
-  return r.present == nil and "no value of Lua" or r.present and "present" or "ABSENT"
+  if not r.present then
+    return r.present == nil and "no value of Lua" or "ABSENT"
+  end
+  return without_effect(r.name) and "without effect here" or "present"
 end
 
 local function behaviour(r)
@@ -184,12 +199,12 @@ local function behaviour(r)
   return ("%s: %s%s"):format(r.proof.file, r.proof.words, r.shown and "" or " (IS NOT THERE)")
 end
 
-local function print_rows(all)
+local function print_rows(only_open)
   local open = 0
   local list = M.rows()
   for _, r in ipairs(list) do
     open = open + (r.open and 1 or 0)
-    if all or r.open then
+    if r.open or not only_open then
       print(("%s\t%s\t%s\t%s"):format(r.name, r.kind, presence(r), behaviour(r)))
     end
   end
@@ -197,7 +212,7 @@ local function print_rows(all)
 end
 
 if arg and arg[0] and arg[0]:find("api%.lua$") then
-  print_rows(arg[1] == "all")
+  print_rows(arg[1] == "open")
 end
 
 return M
