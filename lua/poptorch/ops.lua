@@ -77,7 +77,7 @@ end
 --- need less memory at a time. `mode` says what is cut into `factor` parts: of an m by n
 --- matrix and an n by p matrix m (InputChannels), n (ReducingDim) or p (OutputChannels).
 --- With keep_precision the parts of halves are summed as float32, where the product or
---- its gradients sum parts (ReducingDim, InputChannels).
+--- its gradients sum parts (ReducingDim, InputChannels); they cost what float32 ones do.
 --- error: AssertionError for another kind of mode, factor or keep_precision, poptorch.Error
 --- if the factor does not divide what is cut
 --- source: 001 poptorch.serializedMatMul
