@@ -204,7 +204,7 @@ describe("the example of anchored tensors", function()
     local got = run("anchored_tensors")
     assert.equal("anchors follow the updates", got.lines[#got.lines])
     assert.matches("update 2: ", got.text)
-    assert.matches("also there: fc2/mm:0", got.text)
+    assert.matches("also there: fc2/MatMul:0", got.text)
     local trainer = got.executors[1]
     local last = trainer:getAnchoredTensor("bias"):reshape(6, 2)[5]
     assert.is_true(torch.equal(last, trainer.model.fc2.bias))

@@ -88,7 +88,7 @@ local function close(a, b)
   assert.is_true(torch.allclose(a, b, { rtol = 1e-5, atol = 1e-6 }), tostring(a) .. tostring(b))
 end
 
-local NAMES = { "Gradient___fc2.bias", "Gradient___fc1/add:0", "Accum___fc2.bias",
+local NAMES = { "Gradient___fc2.bias", "Gradient___fc1/Add:0", "Accum___fc2.bias",
   "UpdatedVar___fc2.weight", "fc2.weight", "calls", "input/x", "loss" }
 
 describe("an anchored tensor", function()
@@ -216,7 +216,7 @@ describe("an anchored tensor", function()
 
   it("is of inference, too", function()
     local model = net()
-    local options = anchored(poptorch.Options(), { "fc1/add:0", "fc1.weight" })
+    local options = anchored(poptorch.Options(), { "fc1/Add:0", "fc1.weight" })
     local run = poptorch.inferenceModel(model, options)
     local x = input(2)
     run(x)

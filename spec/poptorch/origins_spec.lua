@@ -30,17 +30,17 @@ describe("where the operators of a model come from", function()
 
   it("is in their names: the path of the module, inside the name scopes", function()
     local of = names()
-    for _, name in ipairs({ "input/x", "layer1.0.weight", "layer1/0/convolution:0",
-      "layer1/1/max_pool:0", "layer1/2/relu:0", "layer2/0/mm:0", "layer2/1/relu:0",
-      "A/softmax/log_softmax:0", "A/add:0" }) do
+    for _, name in ipairs({ "input/x", "layer1.0.weight", "layer1/0/Conv:0",
+      "layer1/1/MaxPool:0", "layer1/2/Relu:0", "layer2/0/MatMul:0", "layer2/1/Relu:0",
+      "A/softmax/LogSoftmax:0", "A/Add:0" }) do
       assert.is_true(of[name], name)
     end
   end)
 
   it("without the module's path under disableModuleNamescope", function()
     local of = names(poptorch.Options():disableModuleNamescope())
-    for _, name in ipairs({ "convolution:0", "max_pool:0", "relu:0", "relu:0/1", "mm:0",
-      "A/log_softmax:0", "A/add:0" }) do
+    for _, name in ipairs({ "Conv:0", "MaxPool:0", "Relu:0", "Relu:0/1", "MatMul:0",
+      "A/LogSoftmax:0", "A/Add:0" }) do
       assert.is_true(of[name], name)
     end
   end)

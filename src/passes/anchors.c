@@ -9,6 +9,7 @@
 
 #include "src/base/hash.h"
 #include "src/base/map.h"
+#include "src/ops/ops.h"
 
 #define ACCUM "Accum___"
 #define UPDATED "UpdatedVar___"
@@ -16,6 +17,22 @@
 #define LOSS "loss"
 
 /* ---- names --------------------------------------------------------------- */
+static const char *popart_name(const LpOp *op)
+{
+    static const struct {
+        const LpOp *op;
+        const char *name;
+    } known[] = {
+#define NAME(ours, theirs) {&op_##ours, theirs},
+#include "src/passes/popart_names.def"
+#undef NAME
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].op == op)
+            return known[i].name;
+    return op->name;
+}
+
 /* Names of one hash count together: theirs have gaps, but are as different. */
 static LpStatus name_result(LpGraph *g, LpMap *seen, LpNodeId id, uint32_t i,
                             LpErr *e)
@@ -24,7 +41,7 @@ static LpStatus name_result(LpGraph *g, LpMap *seen, LpNodeId id, uint32_t i,
     const LpGraphNode *d = &g->node[id];
     const char *scope = g->origin[d->origin].scope;
     snprintf(name, sizeof name - sizeof again, "%s%s%s:%u", scope,
-             *scope ? "/" : "", d->op->name, i);
+             *scope ? "/" : "", popart_name(d->op), i);
     uint32_t *n = lp_map_at(seen, lp_hash_str(LP_HASH_START, name));
     LP_FAIL_IF(!n, e, LP_E_MEMORY, "out of memory");
     if ((*n)++ > 0)

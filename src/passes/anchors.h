@@ -31,8 +31,8 @@ typedef struct LpAnchor {
 } LpAnchor;
 
 /* Names the results of all nodes of the micro graph:
- * "scope/operator:result", the second of a name with "/1" behind it; and the
- * loss, or LP_NOVAL. */
+ * "scope/operator:result" with PopART's name of the operator, the second of a
+ * name with "/1" behind it; and the loss, or LP_NOVAL. */
 LpStatus lp_name_values(LpGraph *g, LpVal loss, LpErr *e);
 /* Each name that an anchor of a complete step like this one may have, in two
  * parts; not of hyper-parameters. */

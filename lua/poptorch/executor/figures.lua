@@ -76,7 +76,7 @@ function M.hostProfile(self)
 end
 
 --- Names of the compiled program's tensors, as PopART spells them: input/x,
---- fc.weight, Gradient___fc.weight, UpdatedVar___fc.weight, loss, fc/mm:0. Those
+--- fc.weight, Gradient___fc.weight, UpdatedVar___fc.weight, loss, fc/MatMul:0. Those
 --- of the optimizer's attributes aside anchorTensor takes them.
 ---@return string[]
 function M.getTensorNames(self)

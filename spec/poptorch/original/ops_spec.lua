@@ -56,11 +56,11 @@ describe("ops", function()
       local names = model:getTensorNames()
       return names[#names]
     end
-    assert.equal("NameScope/add:0", name(function(x, y)
+    assert.equal("NameScope/Add:0", name(function(x, y)
       local _ <close> = poptorch.NameScope("NameScope")
       return x + y
     end))
-    assert.equal("A/B/add:0", name(function(x, y)
+    assert.equal("A/B/Add:0", name(function(x, y)
       return poptorch.NameScope("A", function()
         return poptorch.NameScope("B", function() return x + y end)
       end)

@@ -303,9 +303,9 @@ describe("options_test", function()
       local model = poptorch.inferenceModel(Net(), opts)
       model(torch.randn(2, 1, 15, 15))
       local names = "\n" .. table.concat(model:getTensorNames(), "\n")
-      for _, case in ipairs({ { "layer1/0/", "convolution" }, { "layer1/1/", "max_pool" },
-        { "layer1/2/", "relu" }, { "layer2/0/", "mm" }, { "layer2/1/", "relu" },
-        { "softmax/", "log_softmax" } }) do
+      for _, case in ipairs({ { "layer1/0/", "Conv" }, { "layer1/1/", "MaxPool" },
+        { "layer1/2/", "Relu" }, { "layer2/0/", "MatMul" }, { "layer2/1/", "Relu" },
+        { "softmax/", "LogSoftmax" } }) do
         contains(names, ("\n%s%s:0"):format(enabled and case[1] or "", case[2]))
       end
     end
