@@ -1,6 +1,6 @@
-/* ManyAttributeOp of test.poptorch: takes attributes of every type, two of most.
- * It adds 1 to x if each of them has the value that PopTorch's tests give it,
- * else it gives x.
+/* ManyAttributeOp of test.poptorch: takes attributes of every type, two of
+ * most. It adds 1 to x if each of them has the value that PopTorch's tests give
+ * it, else it gives x.
  *
  *   cc -O2 -shared -fPIC -I include -o libmany_attributes.so \
  *       examples/custom_op/many_attributes.c

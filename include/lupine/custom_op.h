@@ -22,8 +22,8 @@
  * An operator is a function of its inputs and attributes and of nothing else:
  * a program may leave a call out, run it twice or at another time, merge equal
  * calls, and call it from several threads at once. Tensors lie in memory
- * element by element, without gaps, in the order of their indices. Outputs never
- * overlap inputs. What a function is given is its own until it returns.
+ * element by element, without gaps, in the order of their indices. Outputs
+ * never overlap inputs. What a function is given is its own until it returns.
  *
  * Every function returns 0, or anything else if it failed; what it has written
  * to `error` then (lupine_fail) is what the script sees. */
@@ -45,7 +45,7 @@
 #define LUPINE_MAX_ATTRS 64
 #define LUPINE_ERROR_BYTES 256
 
-/* ---- tensors ------------------------------------------------------------- */
+/* ---- tensors -------------------------------------------------------- */
 typedef enum lupine_dtype {
     LUPINE_FLOAT64 = 1,  /* double */
     LUPINE_FLOAT32 = 2,  /* float */
@@ -71,7 +71,7 @@ typedef struct lupine_tensor {
     void *data; /* NULL while only types are asked for */
 } lupine_tensor;
 
-/* ---- attributes ---------------------------------------------------------- */
+/* ---- attributes ----------------------------------------------------- */
 typedef enum lupine_attr_kind {
     LUPINE_FLOAT = 1, /* 32 bits */
     LUPINE_FLOATS = 2,
@@ -99,7 +99,7 @@ typedef struct lupine_attr {
     const char *const *strings;
 } lupine_attr;
 
-/* ---- calls --------------------------------------------------------------- */
+/* ---- calls ---------------------------------------------------------- */
 typedef struct lupine_call {
     int32_t n_in, n_out, n_attr;
     const lupine_attr *attr; /* in the order of the operator's list */
@@ -125,7 +125,7 @@ typedef struct lupine_cost {
     int64_t bytes;    /* to be set: of a tile, beyond inputs and outputs */
 } lupine_cost;
 
-/* ---- operators ----------------------------------------------------------- */
+/* ---- operators ------------------------------------------------------ */
 typedef struct lupine_op {
     const char *domain, *name; /* "com.acme", "Cube" */
     int32_t version;           /* of the domain, from 1 */
@@ -174,7 +174,7 @@ LUPINE_EXPORT const lupine_library *lupine_custom_ops(void);
         return &library;                                                       \
     }
 
-/* ---- helpers ------------------------------------------------------------- */
+/* ---- helpers -------------------------------------------------------- */
 /* return lupine_fail(c, "expected %d, got %d", a, b); */
 static inline int lupine_fail(lupine_call *c, const char *format, ...)
 {

@@ -11,7 +11,7 @@
 #include "src/ops/cost_ctx.h"
 #include "src/ops/ops.h"
 
-/* ---- types of the results ------------------------------------------------ */
+/* ---- types of the results ------------------------------------------- */
 static LpStatus read_types(LpParser *p, LpInfer *x)
 {
     x->n_out = 0;
@@ -40,7 +40,7 @@ static LpStatus infer(LpInfer *x)
     return LP_OK;
 }
 
-/* ---- kernel -------------------------------------------------------------- */
+/* ---- kernel --------------------------------------------------------- */
 typedef struct Call {
     LpHostCall c;
     LpDesc *desc; /* operands, results */
@@ -91,7 +91,7 @@ static LpStatus prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return LP_OK;
 }
 
-/* ---- cost ---------------------------------------------------------------- */
+/* ---- cost ----------------------------------------------------------- */
 /* Operands go to the host and results come back, over the link that all
  * replicas of a machine share; what the host computes takes no cycles. */
 static void cost(const LpCostReq *r, LpCost *out)

@@ -1,5 +1,5 @@
-/* A library whose table is wrong in one place: the compiler's options say where.
- * Without any it is right. */
+/* A library whose table is wrong in one place: the compiler's options say
+ * where. Without any it is right. */
 #include <lupine/custom_op.h>
 
 #ifndef ABI

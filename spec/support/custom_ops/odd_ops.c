@@ -1,8 +1,8 @@
-/* Operators (domain spec.odd) that do what a library should not, as an attribute
- * says, and one that converts. */
+/* Operators (domain spec.odd) that do what a library should not, as an
+ * attribute says, and one that converts. */
 #include <lupine/custom_op.h>
 
-/* ---- To: x in another type --------------------------------------------------- */
+/* ---- To: x in another type ------------------------------------------ */
 static int infer_to(lupine_call *c)
 {
     c->out[0].type = c->in[0].type;
@@ -17,7 +17,7 @@ static int copy(lupine_call *c)
     return 0;
 }
 
-/* ---- Strange ------------------------------------------------------------------ */
+/* ---- Strange -------------------------------------------------------- */
 static int is(const lupine_call *c, const char *what)
 {
     return strcmp(c->attr[0].strings[0], what) == 0;

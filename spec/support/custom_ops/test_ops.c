@@ -2,7 +2,7 @@
  * for numbers of any type. */
 #include <lupine/custom_op.h>
 
-/* ---- sums with attributes ------------------------------------------------- */
+/* ---- sums with attributes ------------------------------------------- */
 static int same(lupine_call *c)
 {
     c->out[0].type = c->in[0].type;
@@ -40,7 +40,7 @@ static const lupine_attr_spec vec_int[] = {{"vec", LUPINE_INTS, NULL}};
 static const lupine_attr_spec both[] = {{"vec", LUPINE_FLOATS, NULL},
                                         {"scalar", LUPINE_FLOAT, "1.0"}};
 
-/* ---- reductions ------------------------------------------------------------ */
+/* ---- reductions ----------------------------------------------------- */
 static int scalars(lupine_call *c)
 {
     for (int32_t i = 0; i < c->n_in; i++) {
@@ -73,7 +73,7 @@ static const lupine_attr_spec reduction[] = {
 static const lupine_attr_spec reductions[] = {
     {"reductions", LUPINE_STRINGS, NULL}};
 
-/* ---- the table ------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------ */
 #define OP(name, inputs, attrs, n_attrs, infer, run)                           \
     {                                                                          \
         "test.poptorch", name, 1, inputs, inputs, attrs, n_attrs, infer, run,  \

@@ -17,7 +17,7 @@
 #include "src/kernel/copy/copy.h"
 #include "src/ops/ops.h"
 
-/* ---- answering ----------------------------------------------------------- */
+/* ---- answering ------------------------------------------------------ */
 static void push_operands(lua_State *L, const LpHostCall *c)
 {
     lua_createtable(L, c->n_in, 0);
@@ -99,7 +99,7 @@ void lp_host_functions(lua_State *L, int at, LpHostFunctions *f)
         .L = L, .at = lua_absindex(L, at), .calls = {answer, f}};
 }
 
-/* ---- which are called --------------------------------------------------- */
+/* ---- which are called ----------------------------------------------- */
 /* The name of a function that g, or a body in it, calls and the table at `at`
  * lacks; NULL: it has all. */
 static const char *missing(lua_State *L, const LpGraph *g, int at, bool *any)
@@ -136,7 +136,7 @@ bool lp_check_host_functions(lua_State *L, const LpGraph *g, int at)
     return any;
 }
 
-/* ---- outside the trace -------------------------------------------------- */
+/* ---- outside the trace ---------------------------------------------- */
 static int untraced(lua_State *L)
 {
     luaL_checkany(L, 1);

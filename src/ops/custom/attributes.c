@@ -13,7 +13,7 @@ static const char *const kind_names[] = {
     "an empty list",  "a float",  "a list of floats", "an int",
     "a list of ints", "a string", "a list of strings"};
 
-/* ---- values -------------------------------------------------------------- */
+/* ---- values --------------------------------------------------------- */
 typedef struct Element {
     int32_t kind;
     float f;
@@ -147,7 +147,7 @@ LpStatus lp_custom_value_read(const char *text, int32_t kind, LpArena *mem,
     return s;
 }
 
-/* ---- all of a call -------------------------------------------------------- */
+/* ---- all of a call -------------------------------------------------- */
 static LpStatus unknown(const LpCustomSpecs *s, const char *name, LpErr *e)
 {
     char known[256] = "";
@@ -222,7 +222,7 @@ LpStatus lp_custom_attrs_read(const LpCustomSpecs *s, const char *text,
     return LP_OK;
 }
 
-/* ---- writing -------------------------------------------------------------- */
+/* ---- writing -------------------------------------------------------- */
 static void write_float(LpBuf *b, float f)
 {
     char s[40] = "nan";

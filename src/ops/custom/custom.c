@@ -1,8 +1,8 @@
 /* Calls of custom operators (include/lupine/custom_op.h), and of their
  * gradients, as two operators of ours: a call is plain data, which names the
- * operator and has its attributes as text (attributes.h). The library's table is
- * asked for types when a call is inferred and when its kernel is prepared. The
- * gradient's operands are the inputs, the outputs and their gradients. */
+ * operator and has its attributes as text (attributes.h). The library's table
+ * is asked for types when a call is inferred and when its kernel is prepared.
+ * The gradient's operands are the inputs, the outputs and their gradients. */
 #include <string.h>
 
 #include "runtime/cost/cost.h"
@@ -32,7 +32,7 @@ _Static_assert(LUPINE_MAX_OUTPUTS <= LP_MAX_OUT, "gradients keep all outputs");
 
 typedef lupine_attr Attrs[LUPINE_MAX_ATTRS];
 
-/* ---- types ---------------------------------------------------------------- */
+/* ---- types ---------------------------------------------------------- */
 static const LpDtype dtypes[] = {[0] = LP_DT_NONE,
                                  [LUPINE_FLOAT64] = LP_F64,
                                  [LUPINE_FLOAT32] = LP_F32,
@@ -108,7 +108,7 @@ static LpStatus output_types(const LpCustomOp *c, const lupine_attr *attr,
     return LP_OK;
 }
 
-/* ---- the operator that a call names --------------------------------------- */
+/* ---- the operator that a call names --------------------------------- */
 static LpStatus find(const LpAttr *a, const LpCustomOp **out, LpErr *e)
 {
     return lp_custom_find(a[LP_CUSTOM_DOMAIN].str, a[LP_CUSTOM_NAME].str,
@@ -190,7 +190,7 @@ static LpStatus infer_grad(LpInfer *x)
     return LP_OK;
 }
 
-/* ---- gradient ------------------------------------------------------------- */
+/* ---- gradient ------------------------------------------------------- */
 /* Outputs that nobody differentiates have zeros. */
 static void grad(LpGrad *g)
 {
@@ -229,7 +229,7 @@ static void grad_of_grad(LpGrad *g)
             g->attr[LP_CUSTOM_DOMAIN].str, g->attr[LP_CUSTOM_NAME].str);
 }
 
-/* ---- kernels -------------------------------------------------------------- */
+/* ---- kernels -------------------------------------------------------- */
 /* Of a call, or of a gradient's. Operands with gaps are copied to scratch. */
 typedef struct Call {
     const LpCustomOp *c;
@@ -357,7 +357,7 @@ static LpStatus prepare(const LpKernelReq *r, LpKernel *k, LpErr *e)
     return LP_OK;
 }
 
-/* ---- cost ----------------------------------------------------------------- */
+/* ---- cost ----------------------------------------------------------- */
 /* Of one binary operation for each result. */
 static void elementwise(const LpCostReq *r, LpCost *out)
 {
@@ -415,7 +415,7 @@ static void cost(const LpCostReq *r, LpCost *out)
     lp_arena_fini(&mem);
 }
 
-/* ---- records --------------------------------------------------------------- */
+/* ---- records -------------------------------------------------------- */
 #define CALL "str domain, str name, int version, str library, str attributes"
 
 LpOp op_custom = {

@@ -28,7 +28,7 @@ const LpCustomOp *lp_custom_op(size_t i)
     return all.op[i];
 }
 
-/* ---- checks --------------------------------------------------------------- */
+/* ---- checks --------------------------------------------------------- */
 static bool is_letter(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
@@ -156,7 +156,7 @@ LpStatus lp_custom_check(const lupine_library *l, LpErr *e)
     return LP_OK;
 }
 
-/* ---- look-up -------------------------------------------------------------- */
+/* ---- look-up -------------------------------------------------------- */
 static const LpCustomOp *find(const char *domain, const char *name,
                               int64_t version, const LpCustomOp **other)
 {
@@ -190,7 +190,7 @@ LpStatus lp_custom_find(const char *domain, const char *name, int64_t version,
     return LP_OK;
 }
 
-/* ---- registering ----------------------------------------------------------- */
+/* ---- registering ---------------------------------------------------- */
 static const char *join(const char *domain, const char *name)
 {
     LpBuf b = {0};
