@@ -98,6 +98,13 @@ describe("indexing", function()
 
   it("takes lists of items", function()
     assert.same({ { 1 }, { 11 } }, x[{ torch.slice(0, 2), torch.slice(1, 2) }]:tolist())
+    local one = torch.tensor({ 1 }) -- is a position, as in Python
+    assert.same({ { 1 }, { 11 } }, x[{ torch.slice(0, one + 1), torch.slice(one, 2) }]:tolist())
+    for _, wrong in ipairs({ torch.tensor(1.0), torch.tensor({ 1, 2 }) }) do
+      raises("TypeError", "a tensor of one integer or nil", function()
+        return torch.slice(wrong)
+      end)
+    end
     assert.same({ 0, 10, 20 }, x[{ torch.ellipsis, 0 }]:tolist())
     assert.same({ 1, 3, 3 }, { table.unpack(x[{ torch.none, torch.ellipsis }].shape) })
   end)

@@ -231,15 +231,22 @@ static int size_index(lua_State *L)
 }
 
 /* ---- slices -------------------------------------------------------------- */
+/* As in Python a tensor of one integer is a position. */
 static bool slice_bound(lua_State *L, int i, int64_t *v)
 {
     char what[LP_DESCRIBE];
     if (lua_isnoneornil(L, i) || lp_is_none(L, i))
         return false;
+    LpTensor *t = lp_to_tensor(L, i);
+    if (t && lp_dtype_kind(t->dtype) == LP_KIND_INT &&
+        lp_tensor_numel(t) == 1) {
+        *v = lp_scalar_i(lp_scalar_load(t->dtype, lp_read_tensor(L, t)));
+        return true;
+    }
     if (!lua_isinteger(L, i))
         lp_raise(L, LP_E_TYPE,
-                 "torch.slice(): argument %d is %s; an integer or nil is "
-                 "allowed",
+                 "torch.slice(): argument %d is %s; an integer, a tensor of "
+                 "one integer or nil is allowed",
                  i, lp_describe(L, i, what));
     *v = lua_tointeger(L, i);
     return true;
