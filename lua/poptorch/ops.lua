@@ -194,17 +194,16 @@ end
 ---@return torch.Tensor probabilities logarithms, best first, [batch_size, top_paths]
 ---@return torch.Tensor lengths of the paths, the same shape
 ---@return torch.Tensor paths [batch_size, top_paths, input_length], blanks behind the ends
-M.ctc_beam_search_decoder = define(
-  "ctc_beam_search_decoder(probs, lengths, blank=0, beam_width=100, top_paths=1)",
-  function(probs, lengths, blank, beam_width, top_paths)
-    local where = "ctc_beam_search_decoder: "
-    tensor(probs, where .. "probs")
-    tensor(lengths, where .. "lengths")
-    return forms.ctc_beam_search_decoder(probs, lengths,
-      check.int(blank == nil and 0 or blank, where .. "blank", PE),
-      check.int(beam_width == nil and 100 or beam_width, where .. "beam_width", PE),
-      check.int(top_paths == nil and 1 or top_paths, where .. "top_paths", PE))
-  end)
+M.ctc_beam_search_decoder = define("ctc_beam_search_decoder(probs, lengths, blank=0, "
+  .. "beam_width=100, top_paths=1)", function(probs, lengths, blank, beam_width, top_paths)
+  local where = "ctc_beam_search_decoder: "
+  tensor(probs, where .. "probs")
+  tensor(lengths, where .. "lengths")
+  return forms.ctc_beam_search_decoder(probs, lengths,
+    check.int(blank == nil and 0 or blank, where .. "blank", PE),
+    check.int(beam_width == nil and 100 or beam_width, where .. "beam_width", PE),
+    check.int(top_paths == nil and 1 or top_paths, where .. "top_paths", PE))
+end)
 
 --- Runs the body `count` times on the device: on the inputs, then on what it
 --- returned in the round before. The inputs are passed by value; other tensors

@@ -26,13 +26,13 @@ typedef struct Prefix {
 typedef struct Beam {
     int32_t prefix;
     double blank, label; /* log probabilities of alignments that end so */
+    double total;        /* of both */
 } Beam;
 
 /* What may be a beam of the next step. */
 typedef struct Candidate {
     Beam now;
     int32_t label; /* that prefix grows by; -1: it stays */
-    double total;
     int64_t order;
 } Candidate;
 
@@ -67,7 +67,8 @@ static double log_prob(const Search *s, int64_t step, int64_t label)
 /* ---- the best candidates ------------------------------------------------- */
 static bool worse(const Candidate *a, const Candidate *b)
 {
-    return a->total != b->total ? !(a->total > b->total) : a->order > b->order;
+    double x = a->now.total, y = b->now.total;
+    return x != y ? !(x > y) : a->order > b->order;
 }
 
 static void sink(Candidate *heap, int64_t n, int64_t at)
@@ -86,7 +87,7 @@ static void sink(Candidate *heap, int64_t n, int64_t at)
 static void offer(Search *s, Candidate c)
 {
     c.order = s->n_seen++;
-    c.total = log_add(c.now.blank, c.now.label);
+    c.now.total = log_add(c.now.blank, c.now.label);
     if (s->n_heap < s->width) {
         int64_t at = s->n_heap++;
         for (; at > 0 && worse(&c, &s->heap[(at - 1) / 2]); at = (at - 1) / 2)
@@ -113,8 +114,7 @@ static void sort(Search *s)
 static double grown(const Search *s, const Beam *b, int64_t step, int64_t label)
 {
     bool again = s->prefix[b->prefix].label == label;
-    double from = again ? b->blank : log_add(b->blank, b->label);
-    return from + log_prob(s, step, label);
+    return (again ? b->blank : b->total) + log_prob(s, step, label);
 }
 
 /* Marks the labels by which beam i grows into other beams. */
@@ -131,7 +131,7 @@ static Beam stays(const Search *s, int64_t i, int64_t step)
     const Beam *b = &s->beam[i];
     const Prefix *p = &s->prefix[b->prefix];
     Beam now = *b;
-    now.blank = log_add(b->blank, b->label) + log_prob(s, step, s->blank);
+    now.blank = b->total + log_prob(s, step, s->blank);
     if (p->label >= 0)
         now.label = b->label + log_prob(s, step, p->label);
     if (p->parent >= 0 && s->prefix[p->parent].beam >= 0) {
@@ -198,7 +198,7 @@ static void begin(Search *s)
 {
     s->prefix[0] = (Prefix){-1, -1, 0, -1, -1, 0};
     s->n_prefix = s->n_beam = 1;
-    s->beam[0] = (Beam){0, 0, -INFINITY};
+    s->beam[0] = (Beam){0, 0, -INFINITY, 0};
     for (int64_t c = 0; c < s->classes; c++)
         s->merged[c] = -1;
 }
@@ -211,8 +211,7 @@ static void write_path(const Search *s, int64_t k, void *const *out)
     const Beam *b = &s->beam[found ? k : 0];
     const Prefix *p = &s->prefix[found ? b->prefix : 0];
     int64_t *path = (int64_t *)out[2] + at * s->steps;
-    lp_real_set(s->t, out[0], at,
-                found ? log_add(b->blank, b->label) : -INFINITY);
+    lp_real_set(s->t, out[0], at, found ? b->total : -INFINITY);
     ((int64_t *)out[1])[at] = p->length;
     for (int64_t i = p->length; i < s->steps; i++)
         path[i] = s->blank;
