@@ -52,6 +52,45 @@ static int64_t lp_report_depth(const LpIpuPlan *p, const LpStage *x)
     return 0;
 }
 
+/* Phases as PopART counts them: some lie between those of the model where
+ * tensors leave the chip, some between the forward and the backward pass. */
+typedef struct LpPhases {
+    int64_t stride, count, turn; /* count: up to the first backward one, turn */
+} LpPhases;
+
+static int64_t last_phase(const LpIpuPlan *p)
+{
+    int64_t last = 0;
+    for (int i = 0; i < p->n_stage; i++)
+        last = p->stage[i].phase > last ? p->stage[i].phase : last;
+    return last;
+}
+
+static LpPhases lp_report_phases(const LpIpuPlan *p)
+{
+    static const int64_t stride[] = {[LP_ALWAYS_LIVE] = 1,
+                                     [LP_OFF_CHIP_AFTER_FWD] = 1,
+                                     [LP_OFF_CHIP_AFTER_FWD_NO_OVERLAP] = 2,
+                                     [LP_OFF_CHIP_AFTER_EACH_PHASE] = 4};
+    LpPhases x = {.stride = stride[p->o.liveness]};
+    bool gone = p->o.liveness != LP_ALWAYS_LIVE;
+    x.count = last_phase(p) * x.stride + 1 + (gone ? 3 : 0) +
+              (p->o.separate_backward ? 1 : 0);
+    x.turn = x.count - (gone || p->o.separate_backward ? 0 : 1);
+    return x;
+}
+
+static int64_t lp_report_forward_phase(const LpIpuPlan *p, const LpStage *x)
+{
+    return x->phase * lp_report_phases(p).stride;
+}
+
+static int64_t lp_report_backward_phase(const LpIpuPlan *p, const LpStage *x)
+{
+    LpPhases n = lp_report_phases(p);
+    return n.turn + (last_phase(p) - x->phase) * n.stride;
+}
+
 /* The run that reads or makes a stream; NULL: it is none. */
 static const LpStagePass *lp_report_stream(const LpIpuPlan *p,
                                            const LpVariable *x)
