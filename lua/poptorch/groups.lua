@@ -82,6 +82,20 @@ function M.of(s, name, param)
   return group
 end
 
+--- The executor has a program whose variables tell the groups.
+---@param s table the executor's state
+---@param vars table[] of its step
+---@param parameters table<string, torch.Tensor>
+function M.adopt(s, vars, parameters)
+  s.groups = {}
+  for _, v in ipairs(vars) do
+    local param = v.group and parameters[v.name]
+    if param then
+      s.groups[param] = v.group
+    end
+  end
+end
+
 local PARAMETERS = { "self", "comm_group_type", "shards", "variable_retrieval_mode" }
 
 --- Gives groups of replicas values of their own: written `model.W:replicaGrouping(…)`

@@ -371,6 +371,71 @@ describe("values of weights in replica groups", function()
   end)
 end)
 
+local Stored = nn.Module:extend("ReplicaGroupsStored")
+
+function Stored:init()
+  self.w = nn.Parameter(torch.randn(2, 3))
+end
+
+function Stored:forward(x)
+  return poptorch.identity_loss((x * self.w) ^ 2, "sum")
+end
+
+describe("executables with weights in replica groups", function()
+  local x = torch.randn(4, 3)
+  local function trainer(options_of)
+    torch.manual_seed(9)
+    local net, opts = Stored(), poptorch.Options():replicationFactor(4)
+    if options_of then
+      options_of(opts)
+    end
+    local model = poptorch.trainingModel(net, opts, poptorch.optim.AdamW(net:parameters(),
+      { lr = 0.1 }))
+    model.w:replicaGrouping(Kind.Orthogonal, 2, Retrieval.OnePerGroup)
+    return model, net
+  end
+
+  it("go on as the model that was saved, in groups", function()
+    local model, net = trainer()
+    model(x)
+    local path = os.tmpname()
+    model:save(path)
+    local loaded = poptorch.load(path)
+    os.remove(path)
+    near(loaded.w, net.w:detach())
+    near(loaded(x), model(x))
+    near(loaded.w, net.w:detach())
+    loaded:destroy()
+    near(loaded(x), model(x)) -- compiled again
+    near(loaded.w, net.w:detach())
+  end)
+
+  it("come from the cache", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    local losses, kinds = {}, {}
+    for i, size in ipairs({ 2, 2, 1 }) do
+      local net
+      local model = trainer(function(o)
+        o:enableExecutableCaching(folder)
+      end)
+      net = model.model
+      if size == 1 then
+        net.w = nn.Parameter(torch.cat({ net.w:detach(), net.w:detach() }))
+        model = poptorch.inferenceModel(net, poptorch.Options():replicationFactor(4)
+          :enableExecutableCaching(folder))
+        model.w:replicaGrouping(Kind.Orthogonal, 1, Retrieval.OnePerGroup)
+      end
+      losses[i] = model(x):tolist()
+      kinds[i] = net.w:size(0)
+    end
+    assert.same(losses[1], losses[2])
+    assert.same(losses[1], losses[3])
+    assert.same({ 2, 2, 4 }, kinds)
+    os.execute(("rm -r '%s'"):format(folder))
+  end)
+end)
+
 describe("replicaGrouping refuses", function()
   local function refused(class, text, ...)
     local args = table.pack(...)

@@ -6,14 +6,15 @@ local torch = require("torch")
 
 local near = helper.near
 
-local Model = nn.Module:extend("Model")
+local Model = nn.Module:extend("WeightsWritingModel")
 
-function Model:init(loss)
+function Model:init(loss, dropout)
   self.linear, self.loss = nn.Linear(10, 10), loss
+  self.dropout = dropout and nn.Dropout() or nn.Identity()
 end
 
 function Model:forward(data, target)
-  local out = self.linear(data)
+  local out = self.dropout(self.linear(data))
   if target then
     return out, self.loss(out, target)
   end
@@ -59,6 +60,24 @@ local function pulls_of(trainer)
     before, now = now, now - before
     return now
   end
+end
+
+-- f(path) with the name of a file that is removed then.
+local function with_file(f)
+  local path = os.tmpname()
+  local ok, e = pcall(f, path)
+  os.remove(path)
+  if not ok then
+    error(e, 0)
+  end
+end
+
+-- A model that draws, wrapped for training with a seed, and its batch.
+local function drawing(opts)
+  local model = Model(nn.CrossEntropyLoss(), true)
+  local trainer = poptorch.trainingModel(model, { options = opts:randomSeed(42),
+    optimizer = poptorch.optim.SGD(model:parameters(), { lr = 0.01, momentum = 0.5 }) })
+  return trainer, torch.randn(10, 10), torch.full({ 10 }, 3, { dtype = torch.int64 })
 end
 
 -- A linear layer trained on the host until it gives the target.
@@ -138,6 +157,39 @@ describe("weights_writing_test", function()
     near(reloaded:state_dict()["conv.weight"], model:state_dict()["conv.weight"])
     near(trainer:state_dict()["conv.weight"], model:state_dict()["conv.weight"])
     assert.is_false(torch.equal(before, model:state_dict()["conv.weight"]))
+  end)
+
+  it("test_seed_precompilation", function()
+    local trainer, input, label = drawing(poptorch.Options():useOfflineIpuTarget(
+      poptorch.ipuHardwareVersion()))
+    trainer:compile(input, label)
+    with_file(function(path)
+      trainer:save(path)
+      assert.equal(0, trainer:weightPulls())
+      local loaded = poptorch.load(path)
+      local online = drawing(poptorch.Options())
+      online:load_state_dict(loaded:state_dict())
+      near((loaded(input, label)), (online(input, label)))
+    end)
+  end)
+
+  it("test_save_everything", function()
+    local trainer, input, label = drawing(poptorch.Options())
+    local first = trainer(input, label)
+    with_file(function(path)
+      trainer:save(path)
+      local loaded = poptorch.load(path)
+      for i = 1, 4 do
+        local out, loss = trainer(input, label)
+        local again, again_loss = loaded(input, label)
+        near(again, out)
+        near(again_loss, loss)
+        assert.is_false(torch.allclose(out, first, { rtol = 1e-2, atol = 1e-2 }))
+        if i == 2 then
+          loaded:detachFromDevice()
+        end
+      end
+    end)
   end)
 
   it("test_weights_sharing_ipu_cpu", function()

@@ -28,6 +28,18 @@ LpStep *lp_check_open_step(lua_State *L)
     return s;
 }
 
+/* {kind, size, each}, as trace:declare takes it. */
+static void push_group(lua_State *L, const LpGroup *g)
+{
+    lua_createtable(L, 3, 0);
+    lua_pushstring(L, lp_group_kind_names[g->kind]);
+    lua_rawseti(L, -2, 1);
+    lua_pushinteger(L, g->size);
+    lua_rawseti(L, -2, 2);
+    lua_pushboolean(L, g->each);
+    lua_rawseti(L, -2, 3);
+}
+
 static int step_vars(lua_State *L)
 {
     LpStep *s = lp_check_step(L);
@@ -44,8 +56,11 @@ static int step_vars(lua_State *L)
         lp_set_bool(L, "written",
                     v->micro_out != LP_NOVAL || v->update_out != LP_NOVAL);
         lp_set_int(L, "of", v->param + 1);
-        if (v->micro_in != LP_NOVAL) {
+        if (v->micro_in != LP_NOVAL)
             lp_set_bool(L, "read", true);
+        if (v->group.kind != LP_GROUP_ALL) {
+            push_group(L, &v->group);
+            lua_setfield(L, -2, "group");
         }
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
