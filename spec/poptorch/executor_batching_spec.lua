@@ -192,6 +192,27 @@ describe("input groups of replicas", function()
     near(run(1, poptorch.CommGroupType.NoGrouping), { 0, 1, 2, 3, 4, 5, 6, 7 })
   end)
 
+  it("are read in every micro-batch of every update", function()
+    for type_, slice_of in pairs({ [poptorch.CommGroupType.Consecutive] = { 0, 0, 1, 1 },
+      [poptorch.CommGroupType.Orthogonal] = { 0, 1, 0, 1 } }) do
+      local net = models.of(function(self, x)
+        return x, poptorch.identity_loss(self.w * x, "sum")
+      end)
+      net.w = nn.Parameter(torch.zeros({}))
+      local o = options({ rf = 4, di = 2, ga = 3, mode = Mode.All })
+      o:inputReplicaGrouping(2, type_)
+      local model = poptorch.trainingModel(net, o, torch.optim.SGD(net:parameters(), { lr = 1 }))
+      local want = {}
+      for micro = 0, 5 do
+        for r = 1, 4 do
+          want[#want + 1] = 2 * micro + slice_of[r]
+        end
+      end
+      near((model(torch.arange(12):float())), want)
+      near(net.w, -11) -- two updates, by the means of 0..5 and of 6..11
+    end
+  end)
+
   it("write an input that forward changed back once a group", function()
     local o = options({ rf = 4 })
     o:inputReplicaGrouping(2, poptorch.CommGroupType.Consecutive)
