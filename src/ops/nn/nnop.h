@@ -12,9 +12,9 @@ extern const struct LpPlusOps lp_plus_ops;
 #define LP_LOSS(id, args)                                                      \
     LP_FORMULA(id, #id "(" args ") -> Tensor @n", .cast = LP_CAST_WIDE)
 
-/* On the host fails unless `w` has the dtype of `x`, or there is none; in graphs
- * weights follow their input (LP_MIX_FOLLOW). `op`, `what`: names for the
- * message. */
+/* On the host fails unless `w` has the dtype of `x`, or there is none; in
+ * graphs weights follow their input (LP_MIX_FOLLOW). `op`, `what`: names for
+ * the message. */
 bool lp_alike(LpBuilder *b, LpVal w, LpVal x, const char *op, const char *what);
 
 /* Fails unless x has nx dimensions and y ny. */
