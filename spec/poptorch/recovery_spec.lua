@@ -110,10 +110,10 @@ describe("recovery", function()
     local cycles = trainer:report().cycles
     trainer:destroy()
     local struck = 0
-    for position = 0, 12 do
+    for position = 0, 8 do
       for _, kind in ipairs(KINDS) do
         faults.inject({ kind = kind.kind, action = kind.action, call = position % CALLS + 1,
-          cycle = position * (cycles - 1) // 12 })
+          cycle = position * (cycles - 1) // 8 })
         trainer, net, optimizer, batches = make(1)
         local out = train(trainer, batches, function(e)
           assert.equal(kind.action, e.recovery_action)
@@ -125,7 +125,7 @@ describe("recovery", function()
         faults.clear()
       end
     end
-    assert.equal(13 * #KINDS, struck)
+    assert.equal(9 * #KINDS, struck)
   end)
 
   it("leaves exactly what the finished device iterations did", function()
@@ -161,7 +161,7 @@ describe("recovery", function()
     local trainer, net, optimizer, batches = make(4, true)
     local want = result(net, optimizer, train(trainer, batches, no_fault))
     trainer:destroy()
-    for step = 1, 16, 3 do
+    for step = 1, 16, 5 do
       for _, kind in ipairs(KINDS) do
         faults.inject({ kind = kind.kind, action = kind.action, step = step, cycle = 2000 })
         trainer, net, optimizer, batches = make(4, true)
