@@ -125,6 +125,8 @@ function M.holder(ipu)
   return machine():holder(ipu)
 end
 
+local MOST_NAMES = 8 -- of processes, in a message
+
 -- "60 by process 12 (train.lua), 4 by this process" of the IPUs first … last that
 -- somebody has; "" if nobody has any.
 local function holders(first, last)
@@ -141,7 +143,8 @@ local function holders(first, last)
   for i, name in ipairs(names) do
     names[i] = ("%d by %s"):format(counts[name], name)
   end
-  return table.concat(names, ", ")
+  return table.concat(names, ", ", 1, math.min(#names, MOST_NAMES))
+    .. (#names > MOST_NAMES and (" and %d more processes"):format(#names - MOST_NAMES) or "")
 end
 
 -- ---- attaching ---------------------------------------------------------------------
@@ -264,7 +267,8 @@ local function fail_busy(wanted)
 end
 
 --- The same; where it is busy it waits for others to give it back, or fails.
---- error: poptorch.Error naming who has how many IPUs
+--- error: poptorch.Error naming who has how many IPUs; OSError for a table that
+--- cannot be opened or that others may enter
 ---@param wanted {id: integer?, ipus: integer?}
 ---@param waits boolean
 ---@param waiting? fun() called when it begins to wait
