@@ -137,6 +137,36 @@ describe("the simulated machine", function()
     p:close()
   end)
 
+  it("never gives an IPU to two processes at a time", function()
+    local script = ([[
+      local devices = require("lupine.devices")
+      local core = require("lupine.core")
+      local log = io.open(arg[1] .. "/log", "a")
+      log:setvbuf("no")
+      math.randomseed(core.devices.process())
+      for _ = 1, 60 do
+        local d = devices.attach({ ipus = 1 << math.random(0, 2) }, true)
+        log:write(("+ %d %d\n"):format(d.first, d.count))
+        core.devices.sleep(math.random() * 0.002)
+        log:write(("- %d %d\n"):format(d.first, d.count))
+        d:detach()
+      end]])
+    local path = program.temporary(script)
+    program.shell(("for i in 1 2 3 4 5 6; do LUPINE_IPUS=8 LUPINE_DEVICES=%s %s %s %s & done; wait")
+      :format(folder, program.host, path, folder))
+    os.remove(path)
+    local taken, lines = {}, 0
+    for line in io.lines(folder .. "/log") do
+      local what, first, count = line:match("^([+-]) (%d+) (%d+)$")
+      lines = lines + 1
+      for ipu = first, first + count - 1 do
+        assert.equal(what == "-", taken[ipu] or false, line)
+        taken[ipu] = what == "+"
+      end
+    end
+    assert.equal(6 * 60 * 2, lines)
+  end)
+
   it("survives any damage to its table", function()
     local path = devices.path()
     local mine = devices.attach({ ipus = 4 })
