@@ -12,9 +12,10 @@
 ---              frames (nil under the stock lua command)
 ---   hint       what is to be changed, of some errors of the simulated system, for
 ---              a front end to say in its own terms (poptorch.advice)
---- RecoverableError has `recovery_action` too. `Class:is(e)` tests for a class
---- or its sub-classes and is false for plain strings. Instances are made by
---- `errors.raise` (Lua) and `errors.new` (C's error bridge) only.
+--- RecoverableError has `recovery_action` too; what each action takes, and what an
+--- UnrecoverableError leaves, stands in lua/lupine/faults.lua. `Class:is(e)` tests
+--- for a class or its sub-classes and is false for plain strings. Instances are
+--- made by `errors.raise` (Lua) and `errors.new` (C's error bridge) only.
 ---
 --- Sources: Python's built-in exceptions; PopTorch user guide 4.3.
 local class = require("lupine.base.class")
