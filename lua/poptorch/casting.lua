@@ -12,9 +12,11 @@
 --- another one in float16 if it is a product or a convolution, else in the types
 --- of its operands. The casts are the core's (src/autodiff/autocast.h) with the
 --- policy's rules in place of torch.autocast's: what works in place is not cast.
+--- Functions that are made of operators are cast as a whole (torch.casts).
 ---
 --- Source: PopTorch user guide 2.6, "Automatic mixed-precision casting".
 local autocasting = require("poptorch.autocasting")
+local casts = require("torch.casts")
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
@@ -45,9 +47,10 @@ end
 
 -- ---- the policy's operators ---------------------------------------------------------------
 
--- A policy's sets, those that win last, and what they ask of an operator.
-local SETS = { { "fp32", "wide" }, { "fp16", "narrow" }, { "demote", "narrow", mixed = true },
-  { "promote", "wide", mixed = true } }
+-- A policy's sets, those that win last, and what they ask of an operator and of a
+-- function.
+local SETS = { { "fp32", "wide", "float32" }, { "fp16", "narrow", "float16" },
+  { "demote", "narrow", "float16", mixed = true }, { "promote", "wide", "float32", mixed = true } }
 
 -- Names of the functions of torch, and the operators behind a name: those of its
 -- forms, or of the ones that it is made of (batch_norm: _batch_norm_train and
@@ -70,8 +73,14 @@ end
 local function make_ops()
   local public, parts = {}, {}
   for _, form in ipairs(core.form_list()) do
-    local prefix = form.special and "special." or form.linalg and "linalg." or ""
-    add_form(public, prefix .. form.name, form.op)
+    for _, space in ipairs({ "special", "linalg" }) do
+      if form[space] then
+        add_form(public, space .. "." .. form.name, form.op)
+      end
+    end
+    if form["function"] or form.method or not (form.special or form.linalg) then
+      add_form(public, form.name, form.op)
+    end
     local name = form.name:match("^_(.+)_[^_]+$")
     while name do
       add_form(parts, name, form.op)
@@ -108,32 +117,43 @@ local function class_of(entry)
   return class.is_class(entry) and nn.Module:is_base_of(entry) and entry or nil
 end
 
+-- Of a function that is made of operators: it is cast as a whole.
+local function add_composed(composed, entry, set)
+  if not casts.hooked[entry] then
+    return false
+  end
+  composed[entry] = composed[entry] or {}
+  composed[entry][set.mixed and "mixed" or "of"] = core.dtypes[set[3]]
+  return true
+end
+
 local rules_of = setmetatable({}, { __mode = "k" })
 
---- The core's rules of a policy.
---- error: ValueError for an entry that is neither an operator's function nor a
---- class of modules
+--- The core's rules of a policy, and those of functions that are made of operators
+--- (torch.casts).
+--- error: ValueError for an entry that is neither a function of tensors nor a class
+--- of modules
 ---@param policy poptorch.autocasting.Policy
----@return string
+---@return {operators: string, composed: table}
 function M.rules(policy)
   local own = not policy:same(autocasting.default)
   policy = own and policy or autocasting.default -- one of the copies of it
   if rules_of[policy] then
     return rules_of[policy]
   end
-  local of, mixed = {}, {}
+  local of, mixed, composed = {}, {}, {}
   for _, set in ipairs(SETS) do
     for i, entry in ipairs(policy[set[1]]) do
       local ops = class_of(entry) and {} or operators_of(entry)
-      errors.check(#ops > 0 or class_of(entry) or not own, "ValueError", "Policy: %s[%d]: expected "
-        .. "a function of torch that is an operator, or a class of modules, got %s", set[1], i,
-        check.describe(entry))
       for _, op in ipairs(ops) do
         (set.mixed and mixed or of)[op] = set[2]
       end
+      errors.check(#ops > 0 or class_of(entry) or add_composed(composed, entry, set) or not own,
+        "ValueError", "Policy: %s[%d]: expected a function of torch that takes tensors and is not "
+        .. "in place, or a class of modules, got %s", set[1], i, check.describe(entry))
     end
   end
-  rules_of[policy] = core.cast_rules(of, mixed)
+  rules_of[policy] = { operators = core.cast_rules(of, mixed), composed = composed }
   return rules_of[policy]
 end
 
@@ -218,18 +238,23 @@ end
 ---@param enabled boolean
 function Scopes:open(enabled)
   local before, o = self._before, self.options
-  before[#before + 1] = table.pack(core.autocast())
+  before[#before + 1] = { composed = casts.composed, core.autocast() }
   self.asked = self.asked or enabled
   if enabled and o.autocast_enabled then
-    core.set_autocast(core.dtypes.float16, M.rules(o.autocast_policy))
+    local rules = M.rules(o.autocast_policy)
+    core.set_autocast(core.dtypes.float16, rules.operators)
+    casts.composed = rules.composed
   elseif o.autocast_enabled then
     core.set_autocast(nil)
+    casts.composed = nil
   end
 end
 
 --- As before the last open.
 function Scopes:close()
-  core.set_autocast(table.unpack(table.remove(self._before)))
+  local before = table.remove(self._before)
+  core.set_autocast(table.unpack(before))
+  casts.composed = before.composed
 end
 
 --- A module's forward starts.

@@ -1,5 +1,6 @@
 --- How functions made of operators are defined: arguments by position or by
 --- name, the first of them a tensor.
+local casts = require("torch.casts")
 local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
@@ -27,8 +28,13 @@ function M.fn(name, params, fn)
   local where = name .. "()"
   local function defined(...)
     local a = check.arguments(where, params, nil, ...)
-    return fn(M.tensor(a[1], where, params[1]), table.unpack(a, 2, #params))
+    M.tensor(a[1], where, params[1])
+    if casts.composed then
+      return casts.call(defined, fn, table.unpack(a, 1, #params))
+    end
+    return fn(table.unpack(a, 1, #params))
   end
+  casts.hooked[defined] = true
   signatures.note(defined, ("%s(%s)"):format(name, table.concat(params, ", ")))
   return defined
 end

@@ -150,6 +150,25 @@ describe("a policy", function()
     end, policy, m:half())))
   end)
 
+  it("casts functions that are made of operators as a whole", function()
+    local function each_of(policy, x)
+      return table.pack(cast(function(y)
+        return F.glu(y), F.cosine_similarity(y, y), torch.logsumexp(y, 1),
+          F.triplet_margin_loss(y, y, y * 2), (torch.cov(y))
+      end, policy, x))
+    end
+    local all = { F.glu, F.cosine_similarity, torch.logsumexp, F.triplet_margin_loss, torch.cov }
+    assert.same({ f16, f16, f16, f16, f16, n = 5 }, each_of(Policy(all), m))
+    assert.same({ f32, f32, f32, f32, f32, n = 5 }, each_of(Policy({}, all), m:half()))
+    assert.same({ f16, f16, f16, f16, f16, n = 5 }, each_of(Policy(), m:half()))
+    -- inside, nothing is cast: its products are of the function's type
+    assert.equal(f32, (cast(torch.cov, Policy({ torch.mm }, { torch.cov }), m)))
+    local mixed = Policy({}, {}, { F.cosine_similarity })
+    assert.equal(f32, (cast(F.cosine_similarity, mixed, m, m:half())))
+    assert.equal(f16, (cast(F.cosine_similarity, mixed, m:half(), m:half())))
+    assert.is_nil(require("torch.casts").composed)
+  end)
+
   it("demotes and promotes mixed operands alone, before anything else", function()
     local demote, both = Policy({}, {}, {}, { torch.add }), Policy({ torch.add }, {}, { torch.add })
     local function add(x, y)
@@ -193,7 +212,7 @@ describe("a policy", function()
     raises("ValueError", nil, function()
       o.Precision:autocastEnabled(1)
     end)
-    for _, entry in ipairs({ print, "no_such_operator", F.pairwise_distance, nn.Module, 3 }) do
+    for _, entry in ipairs({ print, "no_such_operator", F.relu_, nn.Module, 3 }) do
       local policy = Policy({ torch.mm, entry })
       local function wrap()
         local opts = poptorch.Options()

@@ -1,5 +1,6 @@
 --- torch.nn.functional: the operators whose forms are public there, and what
 --- is made of operators, or needs state, in the files of functional/.
+local casts = require("torch.casts")
 local core = require("lupine.core")
 local signatures = require("lupine.base.signatures")
 
@@ -25,36 +26,17 @@ local WIDE = { "ctc_loss", "grid_sample", "cosine_embedding_loss", "triplet_marg
   "fractional_max_pool2d", "fractional_max_pool2d_with_indices", "fractional_max_pool3d",
   "fractional_max_pool3d_with_indices" }
 
-local Uncast = { __close = function(scope) core.set_autocast(scope.dtype) end }
-
-local function widened(v)
-  local short = core.is_tensor(v) and v:is_floating_point() and v.dtype.itemsize < 4
-  return short and v:float() or v
-end
-
--- fn, with its tensors as float32 and without casting inside, if casting is on.
+-- fn, in float32 if torch.autocast is on.
 local function wide(fn)
-  return function(...)
+  local function wrapped(...)
     local dtype, rules = core.autocast()
-    if not dtype or rules then -- rules of a front end name operators alone
-      return fn(...)
+    if dtype and not rules then
+      return casts.run(fn, core.dtypes.float32, ...)
     end
-    local args = table.pack(...)
-    local last = args[args.n]
-    if type(last) == "table" then
-      local by_name = {}
-      for key, v in pairs(last) do
-        by_name[key] = widened(v)
-      end
-      args[args.n] = by_name
-    end
-    for i = 1, args.n do
-      args[i] = widened(args[i])
-    end
-    local _ <close> = setmetatable({ dtype = dtype }, Uncast)
-    core.set_autocast(nil)
-    return fn(table.unpack(args, 1, args.n))
+    return casts.call(wrapped, fn, ...)
   end
+  casts.hooked[wrapped] = true
+  return wrapped
 end
 
 for _, name in ipairs(WIDE) do

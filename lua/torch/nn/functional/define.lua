@@ -1,6 +1,7 @@
 --- Functions from a Python signature: `define(t, "f(x, p=0.5)", fn)` puts into
 --- t a function f that binds its arguments (torch.nn.signature) and calls fn
 --- with the values in the signature's order.
+local casts = require("torch.casts")
 local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
@@ -23,7 +24,7 @@ return function(t, sig, fn)
       tensors[#tensors + 1] = i
     end
   end
-  t[parsed.name] = function(...)
+  local function defined(...)
     local a = parsed:list(...)
     for _, i in ipairs(tensors) do
       local name, v = parsed.names[i], a[i]
@@ -32,7 +33,11 @@ return function(t, sig, fn)
           parsed.name, name, check.describe(v))
       end
     end
+    if casts.composed then
+      return casts.call(defined, fn, table.unpack(a, 1, a.n))
+    end
     return fn(table.unpack(a, 1, a.n))
   end
-  signatures.note(t[parsed.name], sig)
+  t[parsed.name], casts.hooked[defined] = defined, true
+  signatures.note(defined, sig)
 end
