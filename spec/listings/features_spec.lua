@@ -189,6 +189,46 @@ describe("listing", function()
     assert.equal(127, model(torch.tensor({ 1.0 })):item())
     assert.equal("0:0 0:2 1:1 1:3 2:0 2:2", placed(model))
   end)
+
+  it("4.14: replicas that have a part of a weight", function()
+    local ModelWithLoss = nn.Module:extend("ModelWithLoss")
+    function ModelWithLoss:init(W_init)
+      self.W = nn.Parameter(W_init)
+    end
+    function ModelWithLoss:forward(X)
+      local Z = X:matmul(self.W)
+      return Z, poptorch.identity_loss(Z ^ 2, { reduction = "mean" })
+    end
+    local tensor_shards, data_shards, steps = 4, 2, 4
+    torch.manual_seed(100)
+    local X, W = torch.randn(24, 40), torch.randn(40, 56) * (5 * 8) ^ -0.5
+    -- the unsplit run, on the host
+    local whole, want = nn.Parameter(W:clone()), {}
+    local host = torch.optim.SGD({ whole }, { lr = 0.01 })
+    for i = 1, steps do
+      host:zero_grad()
+      local loss = (X:matmul(whole) ^ 2):mean()
+      loss:backward()
+      host:step()
+      want[i] = loss:item()
+    end
+    local W_init = W:reshape(40, tensor_shards, 56 // tensor_shards):transpose(1, 0):contiguous()
+    local m = ModelWithLoss(W_init)
+    local optim = torch.optim.SGD(m:parameters(), { lr = 0.01 })
+    local pt_opts = poptorch.Options()
+    pt_opts:replicationFactor(data_shards * tensor_shards)
+    pt_opts:inputReplicaGrouping(tensor_shards, poptorch.enums.CommGroupType.Consecutive)
+    local pt_m = poptorch.trainingModel(m, { optimizer = optim, options = pt_opts })
+    pt_m.W:replicaGrouping(poptorch.enums.CommGroupType.Orthogonal, data_shards,
+      poptorch.enums.VariableRetrievalMode.OnePerGroup)
+    local pt_losses = {}
+    for i = 1, steps do
+      local _, loss = pt_m(X:reshape(data_shards, 24 // data_shards, 40))
+      pt_losses[i] = loss:detach():sum():item() / (data_shards * tensor_shards)
+    end
+    close(torch.tensor(pt_losses), torch.tensor(want))
+    close(m.W:detach():transpose(1, 0):reshape(40, 56), whole:detach())
+  end)
 end)
 
 -- y = w x with the loss |y - target|^2.
