@@ -239,6 +239,32 @@ static bool one_lane(const LpExec *x)
     return x->lanes == 1 || x->timing;
 }
 
+/* Of the replicas here that are in the group of replica r: the last one before
+ * `before`; -1: there is none. */
+static int64_t member_before(const LpExec *x, LpGroup g, int64_t r,
+                             int64_t before)
+{
+    int64_t all = x->p->step->replicas, of = lp_group_of(g, all, x->first + r);
+    while (before-- > 0)
+        if (lp_group_of(g, all, x->first + before) == of)
+            return before;
+    return -1;
+}
+
+/* Weights that micro-batches write go from each replica of a group to the next,
+ * and (`last`) from the last one to all. */
+static void hand_on(LpExec *x, int64_t r, bool last)
+{
+    for (size_t k = 0; k < x->n_handed; k++) {
+        const LpVariable *v = &x->p->step->var[x->handed[k]];
+        int64_t from = member_before(x, v->group, r, last ? x->replicas : r);
+        if (from >= 0 && from != r)
+            memcpy(*lp_exec_at(x, r, x->handed[k]),
+                   *lp_exec_at(x, from, x->handed[k]),
+                   (size_t)lp_program_var_bytes(x->p, x->handed[k]));
+    }
+}
+
 static LpStatus run_replica(LpExec *x, const LpLane *lane,
                             const LpStream *stream, int64_t d, int64_t r,
                             LpErr *e)
@@ -248,6 +274,7 @@ static LpStatus run_replica(LpExec *x, const LpLane *lane,
     for (size_t k = 0; k < x->n_sum; k++)
         memset(*lp_exec_at(x, r, x->sum[k]), 0,
                (size_t)lp_program_var_bytes(x->p, x->sum[k]));
+    hand_on(x, r, false);
     lap(x, LP_PROFILE_ZERO, r);
     for (int64_t a = 0; a < s->gradient_accumulation; a++) {
         LpRunCtx rc = {.seed = x->seed,
@@ -418,6 +445,8 @@ static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
         s = lp_fail(e, LP_E_INTERRUPT, "interrupted");
     if (s == LP_OK && lp_trap_at_end(x))
         s = lp_trap_spring(x, e);
+    for (int64_t r = 0; r < x->replicas; r++)
+        hand_on(x, r, true);
     if (s == LP_OK)
         s = sum_replicas(x, e);
     if (s != LP_OK) {

@@ -45,7 +45,8 @@ struct LpExec {
     bool shows;   /* some output shows an updated variable */
     uint32_t *stream, *sum; /* variables that are streams; accumulators that
                                start at zero */
-    size_t n_stream, n_sum;
+    uint32_t *handed;       /* `grouped`: parameters that micro-batches write */
+    size_t n_stream, n_sum, n_handed;
     LpReduction *reduction; /* as the program's table; `plain`: by variable */
     size_t n_started;       /* and not waited for */
     bool plain; /* sums at the end and in plain form: comm.h says when */

@@ -449,8 +449,7 @@ static int lanes_of(const LpExec *x)
         if (lp_node_flags(&g->node[i]) & LP_OPF_EFFECT)
             return 1;
     for (size_t i = 0; i < x->n_var; i++)
-        if (v[i].micro_out != LP_NOVAL && !lp_is_stream(&v[i]) &&
-            !lp_per_replica(x, &v[i]))
+        if (v[i].role == LP_VAR_PARAM && lp_var_carried(&v[i]))
             return 1; /* as weights that max_norm shortens */
     return (int)n;
 }
@@ -476,6 +475,8 @@ static void set_up_lists(LpExec *x)
             x->stream[x->n_stream++] = i;
         if (v->role == LP_VAR_ACCUM && v->micro_in != LP_NOVAL)
             x->sum[x->n_sum++] = i;
+        if (x->grouped && v->role == LP_VAR_PARAM && lp_var_carried(v))
+            x->handed[x->n_handed++] = i;
         x->shows |= lp_var_shows_update(s, v);
     }
 }
@@ -544,6 +545,7 @@ LpStatus lp_exec_set_up(LpExec *x, LpErr *e)
     x->fresh = list(x, x->p->n_packed, sizeof *x->fresh, e);
     x->stream = list(x, x->n_var, sizeof *x->stream, e);
     x->sum = list(x, x->n_var, sizeof *x->sum, e);
+    x->handed = list(x, x->n_var, sizeof *x->handed, e);
     LP_TRY(e->code);
     LP_TRY(set_up_lanes(x, e));
     LP_TRY(set_up_backing(x, e));

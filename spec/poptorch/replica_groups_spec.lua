@@ -222,6 +222,54 @@ describe("LAMB of weights in replica groups", function()
   end)
 end)
 
+describe("an embedding in replica groups with max_norm", function()
+  it("is shortened by one replica of a group after the other, then updated", function()
+    for _, group in ipairs(GROUPS) do
+      torch.manual_seed(2)
+      local slices = math.max(table.unpack(group[3])) + 1
+      local first = torch.randn(slices, 5, 3) * 3
+      local Net3 = nn.Module:extend("Net3")
+      function Net3:init()
+        self.embed, self.scale = nn.Embedding(5, 3, { max_norm = 1.5 }), nn.Parameter(torch.ones(3))
+        self.embed.weight = nn.Parameter(first:clone())
+      end
+      function Net3:forward(i)
+        local y = self.embed(i) * self.scale
+        return y, poptorch.identity_loss(y ^ 3, "mean")
+      end
+      local net = Net3()
+      local model = poptorch.trainingModel(net, options({ di = 2 }),
+        torch.optim.SGD(net:parameters(), { lr = 0.5 }))
+      model.embed.weight:replicaGrouping(group[1], group[2], Retrieval.OnePerGroup)
+      local rows = torch.randint(0, 5, { 2 * REPLICAS * 3 })
+      local y = model(rows)
+      -- the same by hand
+      local w, scale, want = nn.Parameter(first:clone()), nn.Parameter(torch.ones(3)), {}
+      local sgd_of_both = torch.optim.SGD({ w, scale }, { lr = 0.5 })
+      for d = 0, 1 do
+        sgd_of_both:zero_grad()
+        for r = 0, REPLICAS - 1 do
+          local at = (d * REPLICAS + r) * 3
+          local own, slice = rows[{ torch.slice(at, at + 3) }], group[3][r + 1]
+          local norms = w:detach()[slice]:norm({ dim = 1, keepdim = true })
+          local short = torch.where(norms:gt(1.5), w:detach()[slice] * 1.5 / (norms + 1e-7),
+            w:detach()[slice])
+          for k = 0, 2 do
+            w:detach()[slice][own[k]:item()]:copy_(short[own[k]:item()])
+          end
+          local out = w[slice]:index_select(0, own) * scale
+          want[#want + 1] = out:detach()
+          ;((out ^ 3):mean() / REPLICAS):backward()
+        end
+        sgd_of_both:step()
+      end
+      near(y, torch.cat(want), { 1e-4, 1e-4 })
+      near(net.embed.weight, w:detach(), { 1e-4, 1e-4 })
+      near(net.scale, scale:detach(), { 1e-4, 1e-4 })
+    end
+  end)
+end)
+
 -- y = w x, with w in groups and an inference model of it.
 local function scaled(value, group, size, retrieval, replicas)
   local net = models.of(function(self, x)

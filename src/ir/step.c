@@ -233,12 +233,6 @@ LpStatus lp_step_computable(const LpStep *s, LpErr *e)
 {
     LP_FAIL_IF(s->numerics.trap, e, LP_E_NOT_IMPLEMENTED,
                "numerics: trap (floating-point exceptions) is not there yet");
-    for (size_t i = 0; i < s->n_var && lp_step_grouped(s); i++)
-        LP_FAIL_IF(s->var[i].role == LP_VAR_PARAM && lp_var_carried(&s->var[i]),
-                   e, LP_E_NOT_IMPLEMENTED,
-                   "parameter '%s' is modified by forward (max_norm), which is "
-                   "not there for models with replica groups of weights",
-                   s->var[i].name);
     bool half = has_half(s->micro) || has_half(s->update);
     LP_FAIL_IF(half && s->numerics.half_partials, e, LP_E_NOT_IMPLEMENTED,
                "numerics: half_partials is not there yet for steps with "

@@ -23,7 +23,8 @@
 
 typedef enum {
     LP_VAR_PARAM,  /* written by the update; if micro_out, carried as well: all
-                      replicas then write the one there is, in order */
+                      replicas of a group then write the one there is, in
+                      order */
     LP_VAR_BUFFER, /* if micro_out: carried from micro-batch to micro-batch */
     LP_VAR_ACCUM,  /* gradient buffer of `param`; zero at the start of each
                       device iteration, written by every micro-batch */
