@@ -171,17 +171,19 @@ local function part(file, name)
   return value
 end
 
--- f(...), where what is no error object comes from a value that the file should
--- not have.
+-- f(...); its errors name the file. What is no error object comes from a value
+-- that the file should not have.
 local function guarded(path, f, ...)
   local results = table.pack(pcall(f, ...))
   local e = results[2]
   if results[1] then
     return table.unpack(results, 2, results.n)
-  elseif errors.Exception:is(e) and e.type ~= "internal_error" then
-    error(e, 0)
+  elseif not errors.Exception:is(e) or e.type == "internal_error" then
+    errors.raise("ValueError", "%s: damaged: %s", path, tostring(e))
+  elseif not e.message:find(path, 1, true) then
+    e.message = ("%s: %s"):format(path, e.message)
   end
-  return errors.raise("ValueError", "%s: damaged: %s", path, tostring(e))
+  error(e, 0)
 end
 
 -- The options that the file has, but for an offline target, which was for
@@ -267,7 +269,7 @@ end
 -- Gives the executor the program of a file whose options it has.
 local function take(s, file, data, where)
   local started = core.host.clock()
-  local opened = advice.call(guarded, file.path, open, s, file, data, where)
+  local opened = advice.call(open, s, file, data, where)
   local ok, e = pcall(check_structure, file, data, opened.streams)
   if not ok then
     opened:close()
@@ -311,7 +313,7 @@ function methods.loadExecutable(self, ...)
   local before = s.options
   s.options = stored_options.run_time(compiled, before, ("%s: %s"):format(where, filename))
     :_freeze(where)
-  local ok, e = pcall(take, s, file, data, where)
+  local ok, e = pcall(guarded, filename, take, s, file, data, where)
   if not ok then
     s.options = before
     error(e, 0)
@@ -337,6 +339,18 @@ local function restore_random(s, numbers)
   end
 end
 
+-- The executor of a file's model and optimizer.
+local function make(wrap, file, data, options)
+  local has = part(file, "model")
+  errors.check(require("torch.nn").Module:is(has.model), "ValueError", "'model' is no module")
+  local executor = data.training and wrap.trainingModel(has.model, options, has.optimizer)
+    or wrap.inferenceModel(has.model, options)
+  local s = own.state(executor)
+  take(s, file, data, "load")
+  restore_random(s, data.random_state)
+  return executor
+end
+
 --- Loads a model that save or compileAndExport wrote: module, weights, optimizer and
 --- executable, ready to be called. The module's class must be made before, by the
 --- script that runs. `wrap` is what makes executors: poptorch/executor.lua.
@@ -357,15 +371,7 @@ local function load(wrap, filename, ...)
     .. "make the model, wrap it by poptorch.%s, then executor:loadExecutable(%q)", a[1],
     data.training and "trainingModel" or "inferenceModel", a[1])
   local options = edited(file, data, not check.is_none(edit) and edit, where)
-  local has = guarded(a[1], part, file, "model")
-  errors.check(require("torch.nn").Module:is(has.model), "ValueError", "%s: 'model' is no module",
-    a[1])
-  local executor = data.training and wrap.trainingModel(has.model, options, has.optimizer)
-    or wrap.inferenceModel(has.model, options)
-  local s = own.state(executor)
-  take(s, file, data, where)
-  guarded(a[1], restore_random, s, data.random_state)
-  return executor
+  return guarded(a[1], make, wrap, file, data, options)
 end
 
 return { methods = methods, load = load }
