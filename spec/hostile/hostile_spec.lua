@@ -4,6 +4,7 @@ local program = require("spec.support.program")
 
 local READERS = {
   "csv",
+  "executable",
   "faults",
   "graph_text",
   "idx",
