@@ -1,12 +1,14 @@
 --- The README and the pages in docs: each block of Lua is run and prints what
 --- the block under it says, each block of shell commands is one that works,
---- each example ends with the line that the README gives.
+--- each block of C a library of custom operators, each example ends with the
+--- line that the README gives.
 ---
 --- Numbers with a point may differ a little: CPUs round otherwise.
 local program = require("spec.support.program")
 local read = require("spec.support.files").read
 
-local PAGES = { "README.md", "docs/porting.md", "docs/profile.md" }
+local PAGES = { "README.md", "docs/porting.md", "docs/profile.md",
+  "docs/custom_ops.md" }
 
 -- Fenced blocks in order: {language, text, line}.
 local function blocks_of(page)
@@ -66,6 +68,18 @@ local function run_shell(block, where)
   return out
 end
 
+-- A library of custom operators: it compiles, and lupine takes it.
+local function run_c(block, where)
+  local source = program.temporary(block.text)
+  local compile = ("cc -std=c99 -Wall -Wextra -Werror -shared -fPIC -I include -x c -o %s.so %s")
+    :format(source, source)
+  local load = ([[%s -e "require('torch').ops.load_library('%s.so')"]]):format(program.host, source)
+  local out, err, code = program.shell(compile .. " && " .. load)
+  os.remove(source)
+  os.remove(source .. ".so")
+  assert.equal(0, code, where .. "\n" .. out .. err)
+end
+
 for _, page in ipairs(PAGES) do
   describe(page, function()
     local list = blocks_of(page)
@@ -85,6 +99,10 @@ for _, page in ipairs(PAGES) do
             return
           end
           run_shell(block, where)
+        end)
+      elseif block.language == "c" then
+        it(("has a library at line %d"):format(block.line), function()
+          run_c(block, where)
         end)
       else
         it(("has output under Lua alone at line %d"):format(block.line), function()
