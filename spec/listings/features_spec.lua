@@ -1,6 +1,7 @@
 --- The user guide's listings of chapter 4, ported line by line: what must come
 --- out is what the guide says. Those that are examples run in
 --- spec/examples/listings_spec.lua; examples/README.md has the whole list.
+local custom_ops = require("spec.support.custom_ops")
 local helper = require("spec.helper")
 local files = require("spec.support.files")
 local poptorch = require("poptorch")
@@ -410,5 +411,66 @@ print(poptorch.inferenceModel(M())(torch.tensor({ 1.0, 2.0, 3.0 })))
     assert.same({ 2 }, model():tolist())
     model:copyWeightsToHost()
     assert.same({ 2 }, net.i:tolist())
+  end)
+
+  it("4.23 and 4.24: a custom operator of a library", function()
+    custom_ops.load("cube") -- torch.ops.load_library
+    local BasicNetwork = nn.Module:extend("BasicNetwork")
+    function BasicNetwork.forward(_, x, bias)
+      local out = poptorch.custom_op({ x, bias },
+                                     "Cube",
+                                     "com.acme",
+                                     1,
+                                     { example_outputs = { x, x } })
+      return out[1], out[2]
+    end
+    local x, bias = torch.full({ 1, 8 }, 2.0), torch.full({ 1, 8 }, 4.0)
+    local first, second = poptorch.inferenceModel(BasicNetwork())(x, bias)
+    close(first, torch.full({ 1, 8 }, 12.0))
+    close(second, torch.full({ 1, 8 }, 8.0))
+  end)
+
+  it("4.25: an attribute of a custom operator", function()
+    custom_ops.load("leaky_relu")
+    local Model = nn.Module:extend("Model")
+    function Model.forward(_, x)
+      x = poptorch.custom_op({ x },
+                             "LeakyRelu",
+                             "com.acme",
+                             1,
+                             { example_outputs = { x },
+                               attributes = { alpha = 0.02 } })
+      return x[1]
+    end
+    local x = torch.tensor({ -1.0, -0.5, 0.0, 0.5, 1.0 })
+    close(poptorch.inferenceModel(Model())(x), torch.tensor({ -0.02, -0.01, 0.0, 0.5, 1.0 }))
+  end)
+
+  it("4.26: attributes of every type", function()
+    custom_ops.load("many_attributes")
+    local Model = nn.Module:extend("Model")
+    function Model.forward(_, x)
+      local attributes = {
+        float_one = 1.0,
+        float_minus_two = -2.0,
+        int_zero = 0,
+        int_minus_five = -5,
+        floats_one_two_three = { 1.0, 2.0, 3.0 },
+        floats_minus_one_two_three = { -1.0, -2.0, -3.0 },
+        ints_one_two_three = { 1, 2, 3 },
+        ints_minus_one_two_three = { -1, -2, -3 },
+        a_string = "string with quotes and slash \" ' \\ end",
+        strs = { "abc", "def", "ghi" }
+      }
+      x = poptorch.custom_op({ x },
+                             "ManyAttributeOp",
+                             "test.poptorch",
+                             1,
+                             { example_outputs = { x },
+                               attributes = attributes })
+      return x
+    end
+    -- the operator of the original adds 1 for other strings than these
+    close(poptorch.inferenceModel(Model())(torch.tensor({ 0.0 }))[1], torch.tensor({ 0.0 }))
   end)
 end)

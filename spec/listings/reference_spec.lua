@@ -225,6 +225,26 @@ describe("operators of the reference", function()
     torch.testing.assert_close(poptorch.inferenceModel(Net())(x), conv(x))
   end)
 
+  it("CPU runs a function of the host three times", function()
+    local Model = nn.Module:extend("Model")
+    function Model:init()
+      self.cpu = poptorch.CPU(function(x)
+        return self:myCpuOp(x)
+      end, "MyCPUOp")
+    end
+    function Model.myCpuOp(_, x)
+      return x * 2.0
+    end
+    function Model:forward(x)
+      local out = self.cpu(x)
+      out = self.cpu(out)
+      out = self.cpu(out)
+      return out
+    end
+    local x = torch.rand({ 3 })
+    torch.testing.assert_close(poptorch.inferenceModel(Model())(x), x * 8)
+  end)
+
   it("optimizers say which attributes are constant", function()
     local opt = poptorch.optim.SGD({ nn.Parameter(torch.ones(1)) }, { lr = 0.01 })
     assert.is_false(opt.variable_attrs:isConstant("lr"))

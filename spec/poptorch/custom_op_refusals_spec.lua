@@ -3,6 +3,7 @@
 local custom_ops = require("spec.support.custom_ops")
 local helper = require("spec.helper")
 local poptorch = require("poptorch")
+local program = require("spec.support.program")
 local torch = require("torch")
 local nn = torch.nn
 
@@ -160,6 +161,28 @@ describe("custom_op", function()
   it("says what the operator says of its inputs", function()
     refused("Error", "com.acme.Cube: x and bias must be floats of one size", "Cube", "com.acme",
       nil, { x, x["0:2"] }, { x, x })
+  end)
+end)
+
+describe("a saved program", function()
+  it("names the library that it needs", function()
+    local path = os.tmpname()
+    local Net = nn.Module:extend("Net")
+    function Net.forward(_, y)
+      return call("LeakyRelu", "com.acme", nil, { y }, { y })[1]
+    end
+    local model = poptorch.inferenceModel(Net())
+    model(x)
+    model:save(path)
+    local out, err = program.run({ "-e", ([[
+      local torch, poptorch = require("torch"), require("poptorch")
+      local Net = torch.nn.Module:extend("Net")
+      local ok, e = pcall(poptorch.load, %q)
+      print(ok, e.message)
+    ]]):format(path) })
+    os.remove(path)
+    assert(out:find("false\t.*custom operator 'LeakyRelu' of domain 'com.acme', version 1: load "
+      .. "libleaky_relu.so by torch.ops.load_library"), out .. err)
   end)
 end)
 
