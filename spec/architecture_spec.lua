@@ -72,7 +72,7 @@ end
 describe("a C file named in README.md or in a comment", function()
   it("is there", function()
     local there, dead, n = {}, {}, 0
-    local files = lines("find src runtime spec -name '*.[ch]'")
+    local files = lines("find include src runtime spec -name '*.[ch]'")
     for _, path in ipairs(files) do
       there[path] = true
       for at in path:gmatch("()/") do

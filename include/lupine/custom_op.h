@@ -17,7 +17,7 @@
  *       {"com.acme", "Twice", 1, 1, 1, NULL, 0, same, run, NULL, NULL}};
  *   LUPINE_OPS(ops)
  *
- *   cc -shared -fPIC -I PREFIX/include -o libtwice.so twice.c
+ *   cc -shared -fPIC -I PREFIX/include -o libtwice.so FILE
  *
  * An operator is a function of its inputs and attributes and of nothing else:
  * a program may leave a call out, run it twice or at another time, merge equal

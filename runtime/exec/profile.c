@@ -65,7 +65,7 @@ int64_t lp_profile_run_ns(void)
 /* ---- names -------------------------------------------------------------- */
 static const char *name_of(const LpWork *w)
 {
-    return w->g->node[w->node].op->name;
+    return lp_node_title(&w->g->node[w->node]);
 }
 
 /* "a+b+c", with how often one comes in a row; cut where it gets long. */
@@ -96,7 +96,7 @@ static bool name_place(LpProfile *p, const LpGraph *g, LpNodeId node,
                        LpProfileSource *to)
 {
     const LpOrigin *o = &g->origin[g->node[node].origin];
-    to->op = lp_arena_strdup(&p->mem, g->node[node].op->name);
+    to->op = lp_arena_strdup(&p->mem, lp_node_title(&g->node[node]));
     to->file = lp_arena_strdup(&p->mem, o->file);
     to->scope = lp_arena_strdup(&p->mem, o->scope);
     to->line = o->line;

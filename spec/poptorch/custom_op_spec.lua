@@ -237,6 +237,19 @@ describe("a program with custom operators", function()
     helper.near(y:mean(), -0.125 * (1 + 2 ^ -10), { 1e-5, 0 })
   end)
 
+  it("has names of the operator's", function()
+    local net = poptorch.inferenceModel(module(function(_, x)
+      return poptorch.NameScope("scope", function() return (cube(x, x)) end)
+    end))
+    net(torch.ones(2))
+    local names = {}
+    for _, name in ipairs(net:getTensorNames()) do
+      names[name] = true
+    end
+    assert.is_true(names["scope/Cube:0"])
+    assert.equal("Cube", net:report():nodes()[1].operator)
+  end)
+
   it("pays what the library says, else for an elementwise operation", function()
     local function cost(fn, ...)
       local nodes = poptorch.inferenceModel(module(function(_, ...) return fn(...) end))

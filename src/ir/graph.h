@@ -127,6 +127,11 @@ bool lp_origin_same_stage(const LpOrigin *a, const LpOrigin *b);
 const LpGraph *lp_node_body(const LpGraphNode *n, int *i);
 /* Attribute i of node id is `body` from now on; takes over one reference. */
 void lp_graph_set_body(LpGraph *g, LpNodeId id, int i, LpGraph *body);
+/* What a node is called where scripts read it: a custom operator's own name. */
+static inline const char *lp_node_title(const LpGraphNode *n)
+{
+    return n->op->title ? n->attr[n->op->title - 1].str : n->op->name;
+}
 /* Flags of the operator, and LP_OPF_RANDOM or LP_OPF_EFFECT if a node of a
  * body, of any depth, has them. */
 uint32_t lp_node_flags(const LpGraphNode *n);

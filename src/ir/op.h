@@ -385,6 +385,8 @@ struct LpOp {
     LpOp *back;
     const void *data; /* family's own facts (loops of a pointwise operator) */
     LpUpdateOperands update; /* optimizers' updates */
+    /* 1 + the text attribute by which nodes are called in place of `name` */
+    uint8_t title;
     /* derived from forms at start-up by src/ir/schema.c */
     uint8_t n_operands; /* fixed operands, the list counted as one */
     uint8_t n_attr;

@@ -17,7 +17,7 @@
 #define LOSS "loss"
 
 /* ---- names --------------------------------------------------------------- */
-static const char *popart_name(const LpOp *op)
+static const char *popart_name(const LpGraphNode *n)
 {
     static const struct {
         const LpOp *op;
@@ -28,9 +28,9 @@ static const char *popart_name(const LpOp *op)
 #undef NAME
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (known[i].op == op)
+        if (known[i].op == n->op)
             return known[i].name;
-    return op->name;
+    return lp_node_title(n);
 }
 
 /* Names of one hash count together: theirs have gaps, but are as different. */
@@ -41,7 +41,7 @@ static LpStatus name_result(LpGraph *g, LpMap *seen, LpNodeId id, uint32_t i,
     const LpGraphNode *d = &g->node[id];
     const char *scope = g->origin[d->origin].scope;
     snprintf(name, sizeof name - sizeof again, "%s%s%s:%u", scope,
-             *scope ? "/" : "", popart_name(d->op), i);
+             *scope ? "/" : "", popart_name(d), i);
     uint32_t *n = lp_map_at(seen, lp_hash_str(LP_HASH_START, name));
     LP_FAIL_IF(!n, e, LP_E_MEMORY, "out of memory");
     if ((*n)++ > 0)

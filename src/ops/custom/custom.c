@@ -419,6 +419,7 @@ static void cost(const LpCostReq *r, LpCost *out)
 #define CALL "str domain, str name, int version, str library, str attributes"
 
 LpOp op_custom = {
+    .title = 1 + LP_CUSTOM_NAME,
     .forms = "custom(Tensor[] inputs, " CALL ") -> Tensor[] @p",
     .infer = infer,
     .grad = grad,

@@ -160,7 +160,7 @@ static void note_peak(const Live *l, LpIpuMemory *m)
         LpLargest b = {.bytes = s->s.all, .kind = LP_MEM_ACTIVATION};
         LpNodeId n = s->v ? l->g->value[s->v].node : LP_NO_NODE;
         if (n != LP_NO_NODE) {
-            b.name = l->g->node[n].op->name;
+            b.name = lp_node_title(&l->g->node[n]);
             b.scope = lp_origin_of(l->g, n)->scope;
         } else {
             int var = s->v ? l->p->var_of[s->v] : s->var;

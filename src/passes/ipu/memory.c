@@ -98,7 +98,8 @@ static void stashes(Memory *x)
         LpNodeId n = g->value[s->v].node;
         bool made = n != LP_NO_NODE;
         keep(x, LP_MEM_STASH, lp_numel(t), t, s->depth,
-             made ? g->node[n].op->name : p->step->var[p->var_of[s->v]].name,
+             made ? lp_node_title(&g->node[n])
+                  : p->step->var[p->var_of[s->v]].name,
              made ? lp_origin_of(g, n)->scope : NULL);
     }
 }
