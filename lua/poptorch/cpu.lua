@@ -49,6 +49,7 @@ function CPU:init(...)
     check.describe(layer_to_call))
   self._layer_to_call = layer_to_call
   self._ID = check.string(ID, "poptorch.CPU(ID)")
+  errors.check(not ID:find("\0", 1, true), "ValueError", "poptorch.CPU(ID): %q has a zero byte", ID)
   if require("torch.nn").Module:is(layer_to_call) then
     layer_to_call:requires_grad_(false)
   end
