@@ -110,6 +110,23 @@ describe("distributions of counts and classes", function()
 end)
 
 describe("distributions together", function()
+  it("are in PyTorch's modules too", function()
+    for module, names in pairs({ normal = "Normal", half_cauchy = "HalfCauchy", chi2 = "Chi2",
+      one_hot_categorical = "OneHotCategorical OneHotCategoricalStraightThrough",
+      fishersnedecor = "FisherSnedecor", studentT = "StudentT", lkj_cholesky = "LKJCholesky",
+      lowrank_multivariate_normal = "LowRankMultivariateNormal", von_mises = "VonMises",
+      mixture_same_family = "MixtureSameFamily", relaxed_bernoulli = "RelaxedBernoulli",
+      relaxed_categorical = "RelaxedOneHotCategorical", distribution = "Distribution",
+      generalized_pareto = "GeneralizedPareto", negative_binomial = "NegativeBinomial" }) do
+      for name in names:gmatch("%S+") do
+        assert.equal(D[name], D[module][name])
+      end
+    end
+    helper.raises("AttributeError", "torch.distributions.normal.*did you mean 'Normal'", function()
+      return D.normal.Norml
+    end)
+  end)
+
   it("have PyTorch's divergences", function()
     local function kl(name)
       return D.kl_divergence(D[name](a, b), D[name](b, a))

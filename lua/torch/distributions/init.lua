@@ -321,6 +321,23 @@ for _, file in ipairs({ "positive", "unit_interval", "von_mises", "counts", "vec
   require("torch.distributions." .. file)(M)
 end
 
+-- Each distribution is in a module of its own too (torch.distributions.normal.Normal):
+-- this one's name where it is not the class's in small letters, as in half_normal.
+local MODULES = { FisherSnedecor = "fishersnedecor", StudentT = "studentT",
+  LKJCholesky = "lkj_cholesky", LowRankMultivariateNormal = "lowrank_multivariate_normal",
+  OneHotCategoricalStraightThrough = "one_hot_categorical",
+  RelaxedOneHotCategorical = "relaxed_categorical", ExpRelaxedCategorical = "relaxed_categorical",
+  LogitRelaxedBernoulli = "relaxed_bernoulli" }
+
+local modules = {}
+for name, class in pairs(M) do
+  if not name:find("Transform$") then
+    local module = MODULES[name] or name:gsub("(%l)(%u)", "%1_%2"):lower()
+    modules[module] = modules[module] or {}
+    modules[module][name] = class
+  end
+end
+
 M.transforms = require("torch.distributions.transforms")
 for name, value in pairs(M.transforms) do
   if not name:find("^_") then
@@ -331,4 +348,8 @@ end
 local kl = require("torch.distributions.kl")(M)
 M.kl_divergence, M.register_kl = kl.kl_divergence, kl.register_kl
 
-return require("lupine.base.namespace").close(M, "torch.distributions")
+local close = require("lupine.base.namespace").close
+for name, module in pairs(modules) do
+  M[name] = close(module, "torch.distributions." .. name)
+end
+return close(M, "torch.distributions")
