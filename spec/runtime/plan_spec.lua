@@ -53,12 +53,17 @@ local function planned(options)
   return core.plan(helper.chain(2, { accumulation = 4 }), options or {})
 end
 
+-- In phases, with a backward pass.
+local function phased()
+  return core.plan(helper.chain(2, { accumulation = 4, train = true, phases = true }),
+    { strategy = "serial_phased" })
+end
+
 describe("a plan", function()
   it("has the fields that are described, each of which is somewhere", function()
     local all, met = groups(), {}
-    for _, options in ipairs({ {}, { strategy = "sharded" },
-      { weight = { on_chip = false }, optimizer = { on_chip = false } } }) do
-      local plan = planned(options)
+    for _, plan in ipairs({ planned(), planned({ strategy = "sharded" }), phased(),
+      planned({ weight = { on_chip = false }, optimizer = { on_chip = false } }) }) do
       check(plan:report(), "report", all, met)
       check({ nodes = plan:nodes() }, "plan", all, met)
     end

@@ -117,6 +117,10 @@ read_npz(str path, bool each=False) -> (Any names, Any tensors, Any texts)
   -- NumPy's archive; with each a bad array is false, and texts say why.
 read_safetensors(str path) -> (Any names, Any tensors, Any metadata)
   -- A file of safetensors.
+load_library(str path) -> Any
+  -- Loads a library of custom operators; what they are is told by custom_ops.
+custom_ops() -> Any
+  -- The custom operators that are loaded, as tables.
 xxh3(str bytes) -> str
   -- The 16 hexadecimal digits of their XXH3.
 read_executable(str path) -> (Any names, Any tensors, Any texts)
