@@ -3,6 +3,7 @@
 local helper = require("spec.helper")
 local lupine = require("lupine")
 local poptorch = require("poptorch")
+local program = require("spec.support.program")
 local torch = require("torch")
 
 -- `modules` replaces what the example requires.
@@ -226,5 +227,17 @@ describe("the script that recovers", function()
       .. "device iterations finished", got.lines[6])
     assert.equal("the weights are the same: true", got.lines[7])
     assert.equal(7, #got.lines)
+  end)
+end)
+
+describe("listings 4.27 to 4.35", function()
+  it("load what was compiled elsewhere and go on training", function()
+    -- on IPUs of its own: models of the examples above may have IPU 1
+    local out, err, code = program.shell(("d=$(mktemp -d); LUPINE_DEVICES=$d %s "
+      .. "examples/precompilation.lua; code=$?; rm -r $d; exit $code"):format(program.host))
+    assert.equal(0, code, err)
+    local first, second = out:match("epoch 1: ([%d.]+)\nepoch 2: ([%d.]+)\n")
+    assert.is_true(tonumber(second) < tonumber(first))
+    assert.matches("training reaches the connected model\n$", out)
   end)
 end)
