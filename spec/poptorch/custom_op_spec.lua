@@ -6,6 +6,8 @@ local custom_ops = require("spec.support.custom_ops")
 local helper = require("spec.helper")
 local lupine = require("lupine")
 local poptorch = require("poptorch")
+local report = require("lupine.report")
+local session = require("lupine.session")
 local torch = require("torch")
 local nn = torch.nn
 
@@ -154,6 +156,51 @@ describe("a program with custom operators", function()
       for other, q in host:named_parameters() do
         if name == other then
           helper.near(p:detach(), q:detach(), { 1e-5, 1e-5 })
+        end
+      end
+    end
+  end)
+
+  it("is replayed in the order of its schedule, training too", function()
+    local net = module(function(self, x)
+      local y
+      do
+        local _ <close> = poptorch.Block("one", { ipu_id = 0 })
+        y = leaky(self.fc(x), { alpha = 0.125 })
+      end
+      local _ <close> = poptorch.Block("two", { ipu_id = 1 })
+      return poptorch.identity_loss(cube(self.fc2(y), y), "mean")
+    end, function(self)
+      self.fc, self.fc2 = nn.Linear(4, 4), nn.Linear(4, 4)
+    end)
+    local options = poptorch.Options():deviceIterations(2)
+    options.Training:gradientAccumulation(3)
+    local x, vars, one, other = torch.randn(12, 4), nil, nil, nil
+    local open = session.open
+    session.open = function(...) -- from the weights before the run
+      local opened, inputs = open(...), {}
+      local step = opened.exec:step()
+      vars = step:vars()
+      for i, v in ipairs(vars) do
+        inputs[i] = v.role == "input" and x or nil
+      end
+      one = select(2, report.replay(step, { strategy = "pipelined" }, inputs))
+      other = select(2, report.replay(step, {}, inputs, { order = "micro_batches" }))
+      return opened
+    end
+    local trainer = poptorch.trainingModel(net, options,
+      torch.optim.SGD(net:parameters(), { lr = 0.1 }))
+    local ok, e = pcall(trainer, x)
+    session.open = open
+    assert(ok, e)
+    trainer:copyWeightsToHost()
+    for i, v in ipairs(vars) do
+      if v.role == "parameter" then
+        assert.is_true(compiled.same_bits(one[i], other[i]), v.name)
+        for name, p in net:named_parameters() do
+          if name == v.name then
+            helper.near(p:detach(), one[i], { 1e-6, 1e-5 })
+          end
         end
       end
     end
