@@ -91,6 +91,7 @@ describe("the cache of compiled steps", function()
     again("local w = ...\n\n\nreturn function(x)\n return x * w end")
     open(w)
     open(w, 1, { host = { threads = 1, fuse = false } })
+    open(w, 1, { progress = function() end })
     assert.equal(2, #entries())
   end)
 

@@ -45,14 +45,19 @@ local function canonical(value, out)
   out[#out + 1] = "}"
 end
 
+-- How the host runs a program, and who watches, changes nothing in it.
+local APART = { host = true, progress = true }
+
 --- What a traced step and its compile spec are stored under.
 ---@param step lupine.Step
----@param compile table core.compile's; how the host runs it does not count
+---@param compile table core.compile's
 ---@return string
 function M.key(step, compile)
   local rest, out = {}, { step:text("key") }
   for name, value in pairs(compile) do
-    rest[name] = name ~= "host" and value or nil
+    if not APART[name] then
+      rest[name] = value
+    end
   end
   canonical(rest, out)
   return core.xxh3(table.concat(out))
