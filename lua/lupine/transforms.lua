@@ -57,6 +57,11 @@ local function probability(p, where)
   return check.number(p == nil and 0.5 or p, where .. ": p", { min = 0, max = 1 })
 end
 
+-- The argument of a class that takes one, by position or by name.
+local function one(class_name, parameter, ...)
+  return check.arguments(class_name, { parameter }, nil, ...)[1]
+end
+
 -- ---- several in a row ------------------------------------------------------
 
 --- Compose(list): one after another.
@@ -80,7 +85,8 @@ function M.Compose.__tostring(self)
 end
 
 --- Lambda(f): f(x).
-define("Lambda", function(self, f)
+define("Lambda", function(self, ...)
+  local f = one("Lambda", "lambd", ...)
   errors.check(type(f) == "function", "TypeError", "Lambda: expected a function, got %s",
     check.describe(f))
   self.lambd = f
@@ -119,9 +125,9 @@ define("ToTensor", function() end, function(_, x)
   return convert(x, torch().float32)
 end)
 
---- ConvertImageDtype(dtype): scaled between types as torchvision does.
-define("ConvertImageDtype", function(self, dtype)
-  self.dtype = dtype
+--- ConvertImageDtype(dtype = float32): scaled between types as torchvision does.
+define("ConvertImageDtype", function(self, ...)
+  self.dtype = one("ConvertImageDtype", "dtype", ...) or torch().float32
 end, function(self, x)
   return convert(x, self.dtype)
 end)
@@ -266,8 +272,8 @@ local function half(n)
 end
 
 --- CenterCrop(size): the middle; smaller images are padded with 0.
-define("CenterCrop", function(self, size)
-  self.h, self.w = pair(size, "CenterCrop: size")
+define("CenterCrop", function(self, ...)
+  self.h, self.w = pair(one("CenterCrop", "size", ...), "CenterCrop: size")
 end, function(self, x)
   x = at_least(x, self.h, self.w)
   return cut(x, half(x:size(-2) - self.h), half(x:size(-1) - self.w), self.h, self.w)
@@ -359,8 +365,8 @@ end)
 -- ---- flips and holes -------------------------------------------------------
 
 local function flip(name, dim)
-  define(name, function(self, p)
-    self.p = probability(p, name)
+  define(name, function(self, ...)
+    self.p = probability(one(name, "p", ...), name)
   end, function(self, x)
     return uniform() < self.p and x:flip({ dim }) or x
   end, function(self)
@@ -415,7 +421,7 @@ end)
 --- given.
 M.functional = {}
 
-local kit = { define = define, image = image, uniform = uniform, in_batches = in_batches,
+local kit = { define = define, one = one, image = image, uniform = uniform, in_batches = in_batches,
   most = most, convert = convert }
 for _, file in ipairs({ "color", "geometry" }) do
   require("lupine.transforms." .. file)(M.functional, kit)

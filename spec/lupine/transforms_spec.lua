@@ -26,6 +26,22 @@ describe("transforms", function()
     end)
   end)
 
+  it("of one argument take it by name too", function()
+    for name, argument in pairs({ ConvertImageDtype = { dtype = torch.float16 },
+      CenterCrop = { size = 2 }, RandomHorizontalFlip = { p = 1 }, RandomVerticalFlip = { p = 1 },
+      RandomGrayscale = { p = 1 }, Grayscale = { num_output_channels = 3 } }) do
+      local x = torch.rand(3, 4, 4)
+      local value = select(2, next(argument))
+      assert.is_true(torch.equal(T[name](value)(x), T[name](argument)(x)), name)
+      helper.raises("TypeError", name .. " has no parameter 'no'", function()
+        T[name]({ no = 1 })
+      end)
+    end
+    local twice = T.Lambda({ lambd = function(x) return 2 * x end })
+    assert.equal(6, twice(torch.full({ 1, 1, 1 }, 3)):item())
+    assert.equal(torch.float32, T.ConvertImageDtype()(ramp(1, 2, 2)).dtype)
+  end)
+
   it("cut, pad and flip", function()
     local x = ramp(1, 3, 4)
     assert.same({ { { 1, 2 }, { 5, 6 } } }, T.CenterCrop(2)(x):tolist())

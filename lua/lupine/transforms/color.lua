@@ -179,7 +179,8 @@ return function(F, kit)
   end)
 
   --- RandomGrayscale(p = 0.1): gray in as many channels.
-  kit.define("RandomGrayscale", function(self, p)
+  kit.define("RandomGrayscale", function(self, ...)
+    local p = kit.one("RandomGrayscale", "p", ...)
     self.p = check.number(p == nil and 0.1 or p, "RandomGrayscale: p", { min = 0, max = 1 })
   end, function(self, x)
     return kit.uniform() < self.p and F.rgb_to_grayscale(x, x:size(-3)) or x
@@ -258,7 +259,8 @@ return function(F, kit)
   end)
 
   --- Grayscale(num_output_channels = 1): luma of red, green and blue.
-  kit.define("Grayscale", function(self, n)
+  kit.define("Grayscale", function(self, ...)
+    local n = kit.one("Grayscale", "num_output_channels", ...)
     self.n = check.int(n or 1, "Grayscale: num_output_channels", { min = 1 })
     errors.check(self.n == 1 or self.n == 3, "ValueError",
       "Grayscale: num_output_channels: 1 or 3, got %d", self.n)
