@@ -43,7 +43,8 @@ describe("serializedMatMul", function()
 
   it("has the product's gradients", function()
     for _, mode in ipairs(CUT) do
-      device.trains(product(mode, 2, true), { torch.randn(4, 6), torch.randn(6, 8) }, LOOSE)
+      device.trains(product(mode, 2, true), { torch.randn(4, 6), torch.randn(6, 8) },
+        { tol = LOOSE })
     end
   end)
 

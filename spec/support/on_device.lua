@@ -1,5 +1,6 @@
---- What ports of PopTorch's tests share: a function of tensors as a model, on
---- the host and on the device.
+--- What ports of PopTorch's tests share: a function of tensors, or a module, as a
+--- model on the host and on the device.
+local assert = require("luassert")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
 local torch = require("torch")
@@ -33,66 +34,95 @@ local function list_of(...)
   return { ... }
 end
 
---- Lists of tensors agree: as many, of these values (and types, unless
---- opts.check_dtype is false).
-function M.close(got, want, opts)
-  got, want = list_of(got), list_of(want)
-  assert(#got == #want, ("%d results, expected %d"):format(#got, #want))
-  for i = 1, #want do
-    torch.testing.assert_close(got[i], want[i], opts)
-  end
-end
-
 -- int64 and float64 leave the device as int32 and float32.
 local NARROW = { [torch.int64] = torch.int32, [torch.float64] = torch.float32 }
 
-local function narrowed(list)
-  local out = {}
-  for i, t in ipairs(list) do
-    out[i] = t:detach():to(NARROW[t.dtype] or t.dtype)
+local function close_one(got, want, opts)
+  if type(want) == "table" then
+    M.close(got, want, opts)
+    return
   end
-  return out
+  local keywords = { equal_nan = true }
+  for name, value in pairs(opts or {}) do
+    keywords[name] = value
+  end
+  if want.dtype == torch.float16 then
+    keywords.rtol, keywords.atol = keywords.rtol or 5e-3, keywords.atol or 5e-4
+  end
+  torch.testing.assert_close(got, want:detach():to(NARROW[want.dtype] or want.dtype), keywords)
 end
 
---- f(inputs) on the device is what it is on the host; returns that list.
+--- Results of the device are the host's: a tensor, or lists of them, as many, of
+--- these values, sizes and types (unless opts.check_dtype is false). opts:
+--- keywords of assert_close; half has those of PopTorch's tests.
+function M.close(got, want, opts)
+  got, want = list_of(got), list_of(want)
+  assert.equal(#want, #got)
+  for i = 1, #want do
+    close_one(got[i], want[i], opts)
+  end
+end
+
+local function clones(inputs)
+  local list = {}
+  for i, x in ipairs(inputs) do
+    list[i] = torch.is_tensor(x) and x:clone() or x
+  end
+  return table.unpack(list, 1, #inputs)
+end
+
+--- f(inputs) on the device is what it is on the host; returns the device's list.
 function M.same(f, inputs, opts)
-  local want = narrowed(list_of(f(table.unpack(inputs))))
-  M.close(list_of(M.infer(f)(table.unpack(inputs))), want, opts)
-  return want
+  local model = type(f) == "table" and f or M.module(f)
+  local want = list_of(model(clones(inputs)))
+  local executor = poptorch.inferenceModel(model)
+  local got = list_of(executor(clones(inputs)))
+  executor:destroy()
+  M.close(got, want, opts)
+  return got
 end
 
--- Linear layers of the first input's size before op, and a loss of what
--- out_fn picks of its results.
-local function trained(op, first, out_fn)
+-- A linear layer of the first input's size before op, so that its gradient shows
+-- in weights; the loss comes first.
+local function trained(op, first, options)
   local n = first:numel()
   return M.module(function(self, x, ...)
     local y = list_of(op(self.lin(x:flatten()):reshape(first.shape), ...))
-    local loss = poptorch.identity_loss((out_fn or function(r) return r end)(y[1]) ^ 2, "sum")
-    y[#y + 1] = loss
-    return table.unpack(y)
+    local loss = options.loss and options.loss(table.unpack(y))
+      or poptorch.identity_loss(y[1] ^ 2, "sum")
+    return loss, table.unpack(y)
   end, function(self)
     self.lin = nn.Linear(n, n)
   end)
 end
 
 --- The same in a training model: a layer with weights comes before op, the sum of
---- its first result's squares is minimised. The results are the host's, and
---- the weights move as host gradients say (PopTorch's tests: they move).
-function M.trains(op, inputs, opts, out_fn)
-  local model = trained(op, inputs[1], out_fn)
-  local out = list_of(model(table.unpack(inputs)))
-  out[#out]:backward()
-  local before, grad = model.lin.weight:detach():clone(), model.lin.weight.grad:clone()
-  local want = narrowed(out)
-  model:zero_grad()
-  local trainer = poptorch.trainingModel(model)
-  local got = list_of(trainer(table.unpack(inputs)))
-  M.close(got, want, opts)
-  trainer:copyWeightsToHost()
-  local still = grad:abs():max():item() == 0
-  assert(still or not torch.allclose(before, model.lin.weight), "the weights stayed")
-  torch.testing.assert_close(model.lin.weight:detach(), before - grad * 0.01,
-    { rtol = 1e-3, atol = 1e-5 })
+--- its first result's squares is minimised. The results are the host's, and the
+--- weights are those of a step of gradient descent on the host (PopTorch's tests:
+--- they change). options: loss (of the results), tol (of the results), weights (of
+--- weights), lr (0.001)
+function M.trains(op, inputs, options)
+  options = options or {}
+  local lr = options.lr or 0.001
+  local model = trained(op, inputs[1], options)
+  local twin = model:deepcopy()
+  local want = list_of(twin(clones(inputs)))
+  want[1]:sum():backward()
+  torch.optim.SGD(twin:parameters(), lr):step()
+  local executor = poptorch.trainingModel(model,
+    { optimizer = torch.optim.SGD(model:parameters(), lr) })
+  local got = list_of(executor(clones(inputs)))
+  M.close({ table.unpack(got, 2) }, { table.unpack(want, 2) },
+    options.tol or { rtol = 1e-4, atol = 1e-5 })
+  close_one(model.lin.weight:detach(), twin.lin.weight, options.weights
+    or { rtol = 1e-4, atol = 1e-5 })
+  executor:destroy()
+end
+
+--- Both.
+function M.both(op, inputs, options)
+  M.same(op, inputs, options and options.tol)
+  M.trains(op, inputs, options)
 end
 
 return M

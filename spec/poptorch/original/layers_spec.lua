@@ -1,14 +1,14 @@
 --- PopTorch's own tests of layers (activations, norms, pooling_and_padding,
---- misc_nn_layers, functional, distance_ops, lstm, gru, rnn), on the device
---- against the host, in values and in training.
+--- misc_nn_layers, functional, distance_ops), on the device against the host, in
+--- values and in training.
 local assert = require("luassert")
-local harness = require("spec.poptorch.original.harness")
+local device = require("spec.support.on_device")
 local poptorch = require("poptorch")
 local torch = require("torch")
 local nn = torch.nn
 local F = nn.functional
 
-local both, infer, train = harness.both, harness.infer, harness.train
+local both, infer, train = device.both, device.same, device.trains
 
 local function randn(...)
   return torch.randn({ ... })
@@ -151,7 +151,7 @@ describe("norms_test", function()
     local x, target = randn(16, 100), randn(16, 100)
     local want = model(x, target)
     local executor = poptorch.trainingModel(model)
-    harness.same((executor(x, target)), want)
+    device.close((executor(x, target)), want)
     executor:copyWeightsToHost()
     assert.is_true(torch.equal(mean, model.bn.running_mean))
     assert.is_true(torch.equal(var, model.bn.running_var))
@@ -239,17 +239,17 @@ describe("norms_test", function()
       end
       return out, F.cross_entropy(out:mean({ 2, 3 }), label)
     end
-    local device, host = Model(), Model()
-    local executor = poptorch.trainingModel(device,
-      { optimizer = torch.optim.SGD(device:parameters(), 0.0) })
+    local trained, host = Model(), Model()
+    local executor = poptorch.trainingModel(trained,
+      { optimizer = torch.optim.SGD(trained:parameters(), 0.0) })
     for _ = 1, 10 do
       local x = randn(4, 4, 3, 3)
       executor(x, torch.ones({ 4 }, { dtype = torch.int64 }))
       host(x)
     end
     executor:copyWeightsToHost()
-    torch.testing.assert_close(device.bn.running_mean, host.bn.running_mean)
-    torch.testing.assert_close(device.bn.running_var, host.bn.running_var)
+    torch.testing.assert_close(trained.bn.running_mean, host.bn.running_mean)
+    torch.testing.assert_close(trained.bn.running_var, host.bn.running_var)
   end)
 
   it("test_norm_in_loop", function()
@@ -267,7 +267,7 @@ describe("norms_test", function()
           return sum + norm()
         end, { torch.zeros(20) })[1]
       end
-      harness.same(poptorch.inferenceModel(Model())(), norm():detach() * 3)
+      device.close(poptorch.inferenceModel(Model())(), norm():detach() * 3)
     end
   end)
 end)
@@ -409,7 +409,7 @@ describe("misc_nn_layers_test", function()
   it("test_dropout_inference", function()
     for i, Dropout in ipairs(DROPOUTS) do
       local x = torch.randn(SHAPES[i])
-      assert.is_true(torch.equal(x, infer(Dropout():eval(), { x })))
+      assert.is_true(torch.equal(x, infer(Dropout():eval(), { x })[1]))
     end
   end)
 
@@ -488,9 +488,9 @@ describe("misc_nn_layers_test", function()
     options:anchorTensor("grad_embedding", "Gradient___embedding.weight")
     local executor = poptorch.trainingModel(model, options)
     local got, got_loss = executor(x)
-    harness.same(got, y)
-    harness.same(got_loss, loss)
-    harness.same(executor:getAnchoredTensor("grad_embedding"), twin.embedding.weight.grad)
+    device.close(got, y)
+    device.close(got_loss, loss)
+    device.close(executor:getAnchoredTensor("grad_embedding"), twin.embedding.weight.grad)
   end)
 
   it("test_embedding_bag", function()
@@ -574,7 +574,7 @@ describe("misc_nn_layers_test", function()
       local model, x = Model(), randn(10)
       local want = model(x)
       local executor = poptorch.trainingModel(model)
-      harness.same((executor(x)), want)
+      device.close((executor(x)), want)
       local names = {}
       for _, name in ipairs(executor:getTensorNames()) do
         names[name] = true
@@ -639,64 +639,6 @@ describe("distance_ops_test", function()
           return torch.cdist(x, y, p)
         end, { torch.rand(shapes[1]), torch.rand(shapes[2]) },
           { weights = { rtol = 1e-3, atol = 1e-4 } })
-      end
-    end
-  end)
-end)
-
-describe("lstm_test", function()
-  -- Both layers on sequences; the second call has the first one's state.
-  local function check(lstm, x, hidden)
-    local executor = poptorch.inferenceModel(lstm)
-    for _ = 1, 2 do
-      local out, new = lstm(x, hidden)
-      local got, got_new = executor(x, hidden)
-      harness.same(got, out)
-      harness.same(got_new, new)
-      hidden = { new[1]:detach(), new[2]:detach() }
-    end
-  end
-
-  it("test_lstm", function()
-    check(nn.LSTM(3, 3), randn(1, 1, 3), { randn(1, 1, 3), randn(1, 1, 3) })
-  end)
-
-  it("test_lstm2 and test_lstm_twice", function()
-    check(nn.LSTM(3, 5), randn(5, 1, 3), { randn(1, 1, 5), randn(1, 1, 5) })
-  end)
-
-  it("test_lstm_batch_first", function()
-    check(nn.LSTM(3, 5, { batch_first = true }), randn(1, 5, 3), { randn(1, 1, 5),
-      randn(1, 1, 5) })
-  end)
-
-  it("test_lstm_batched", function()
-    check(nn.LSTM(3, 5), randn(5, 4, 3), { randn(1, 4, 5), randn(1, 4, 5) })
-  end)
-
-  it("test_lstm_batched_batch_first", function()
-    check(nn.LSTM(3, 5, { batch_first = true }), randn(4, 5, 3), { randn(1, 4, 5),
-      randn(1, 4, 5) })
-  end)
-
-  it("test_lstm_fc", function()
-    train(nn.LSTM(5, { hidden_size = 3, num_layers = 1, bias = true }), { randn(1, 2, 5) })
-  end)
-
-  it("test_gru", function()
-    for _, bias in ipairs({ true, false }) do
-      for _, batch_first in ipairs({ true, false }) do
-        train(nn.GRU(5, 7, { bias = bias, batch_first = batch_first }),
-          { batch_first and randn(3, 1, 5) or randn(1, 3, 5), randn(1, 3, 7) })
-      end
-    end
-  end)
-
-  it("test_rnn", function()
-    for _, nonlinearity in ipairs({ "tanh", "relu" }) do
-      for _, batch_first in ipairs({ true, false }) do
-        train(nn.RNN(4, 3, 1, { nonlinearity = nonlinearity, batch_first = batch_first }),
-          { batch_first and randn(8, 5, 4) or randn(5, 8, 4), randn(1, 8, 3) })
       end
     end
   end)

@@ -2,7 +2,7 @@
 --- behind a linear layer: values, the loss and the weights after a step are the
 --- host's.
 local core = require("lupine.core")
-local harness = require("spec.poptorch.original.harness")
+local device = require("spec.support.on_device")
 local helper = require("spec.helper")
 local models = require("spec.support.models")
 local nn = require("torch.nn")
@@ -17,7 +17,7 @@ end
 
 -- One step of `loss`, a function of what `op` makes of the inputs.
 local function step(loss, inputs, op)
-  harness.train(op or same, inputs, { loss = loss, lr = 0.01 })
+  device.trains(op or same, inputs, { loss = loss, lr = 0.01 })
 end
 
 local function reductions(fn)
@@ -111,7 +111,7 @@ describe("losses_test.py", function()
   local function each_dim(x, low, high)
     for _, layer in ipairs({ nn.Softmax, nn.LogSoftmax }) do
       for dim = low, high do
-        harness.infer(layer({ dim = dim }), { x })
+        device.same(layer({ dim = dim }), { x })
       end
     end
   end
@@ -321,8 +321,8 @@ describe("losses_test.py", function()
       local x = torch.rand(1, 1, 2)
       local native_loss, native_out = net(x)
       local loss, out = poptorch.trainingModel(net)(x)
-      harness.same(loss, native_loss:detach())
-      harness.same(out, native_out:detach())
+      device.close(loss, native_loss:detach())
+      device.close(out, native_out:detach())
       assert.is_false(loss:is_same_size(out))
     end)
   end)

@@ -1,16 +1,12 @@
 --- PopTorch's own tests of einsum, grids, scattering and buckets (other_ops_test)
 --- and of reductions (reduce_ops_test), on the device against the host.
-local harness = require("spec.poptorch.original.harness")
+local device = require("spec.support.on_device")
 local torch = require("torch")
 
-local both, infer = harness.both, harness.infer
+local both, infer = device.both, device.same
 
 local function randn(...)
   return torch.randn({ ... })
-end
-
-local function first(list)
-  return list[1]
 end
 
 describe("other_ops_test", function()
@@ -65,7 +61,7 @@ describe("other_ops_test", function()
     for _, lengths in ipairs(LENGTHS) do
       both(function(...)
         return torch.meshgrid({ ... }, { indexing = "ij" })
-      end, vectors(lengths), { pick = first })
+      end, vectors(lengths))
     end
   end)
 

@@ -2,7 +2,7 @@
 --- they have the distribution's range, mean and variance, which formulas give;
 --- and of torch_scatter (pyg_torch_scatter, grouping_scatters_gathers).
 local assert = require("luassert")
-local harness = require("spec.poptorch.original.harness")
+local device = require("spec.support.on_device")
 local poptorch = require("poptorch")
 local torch = require("torch")
 local scatter = require("torch_scatter")
@@ -10,7 +10,7 @@ local scatter = require("torch_scatter")
 -- The numbers that draw(x) gives on the device.
 local function drawn(draw, x, dtype)
   local options = poptorch.Options():randomSeed(8)
-  local out = poptorch.inferenceModel(harness.module(function(y)
+  local out = poptorch.inferenceModel(device.module(function(y)
     return draw(y + 0)
   end), options)(x)
   assert.equal(dtype or torch.float, out.dtype)
@@ -196,7 +196,7 @@ describe("pyg_torch_scatter_test", function()
     for name, value in pairs(keywords or {}) do
       of[name] = value
     end
-    harness.infer(function(x, i)
+    device.same(function(x, i)
       return f(x, i, of)
     end, { src, index })
   end
@@ -207,7 +207,7 @@ describe("pyg_torch_scatter_test", function()
       both(scatter.scatter, SRC, index, { reduce = reduce })
     end
     -- by hand
-    local out = poptorch.inferenceModel(harness.module(function(x, i)
+    local out = poptorch.inferenceModel(device.module(function(x, i)
       return scatter.scatter(x, i, { dim_size = 4, reduce = "sum" })
     end))(SRC, index)
     assert.same({ 3, 12, 0, 6 }, out:tolist())
@@ -224,7 +224,7 @@ describe("pyg_torch_scatter_test", function()
   it("test_scatter_inplace", function()
     local index = torch.tensor({ 0, 1, 4, 2, 3, 5 })
     for _, name in ipairs({ "scatter_max", "scatter_min", "scatter_mul" }) do
-      harness.infer(function(x, i, out)
+      device.same(function(x, i, out)
         return scatter[name](x, i, { out = out, dim_size = 6 })
       end, { SRC, index, torch.tensor({ 10, 1, 11, 1, 23, 1 }):float() })
     end
@@ -245,12 +245,12 @@ describe("pyg_torch_scatter_test", function()
     local index = torch.tensor({ 0, 1, 0, 1, 1, 3 })
     for _, name in ipairs({ "scatter_add", "scatter_softmax", "scatter_log_softmax",
       "scatter_std" }) do
-      harness.infer(function(x, y, z, i)
+      device.same(function(x, y, z, i)
         local of = { dim = 0, dim_size = 4 }
         return scatter[name](x, i, of), scatter[name](y, i, of), scatter[name](z, i, of)
       end, { torch.randn({ 6, 3 }), torch.randn({ 6, 3 }), torch.randn({ 6, 3 }), index })
     end
-    harness.infer(function(x, y, z, i)
+    device.same(function(x, y, z, i)
       return torch.gather(x, 0, i), torch.gather(y, 0, i), torch.gather(z, 0, i)
     end, { torch.randn({ 6, 3 }), torch.randn({ 6, 3 }), torch.randn({ 6, 3 }),
       torch.randint(0, 6, { 6, 3 }) })
