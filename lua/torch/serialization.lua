@@ -313,13 +313,12 @@ function restore(r, d)
     return d
   end
   local fn
-  for kind, f in pairs(r.kinds) do
-    if d[kind] ~= nil then
-      if fn then
-        bad(r, "an object of two kinds")
-      end
-      fn = f
+  for key in next, d do
+    local f = r.kinds[key]
+    if f and fn then
+      bad(r, "an object of two kinds")
     end
+    fn = fn or f
   end
   return (fn or bad(r, "an object of an unknown kind"))(r, d)
 end
