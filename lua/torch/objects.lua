@@ -61,9 +61,12 @@ end
 local function is_writable(v, depth)
   if type(v) == "function" then
     return classes.function_name(v) ~= nil
-  elseif type(v) ~= "table" or Module:is(v) or is_noted(v) or class.is_class(v) then
-    return type(v) ~= "userdata" or core.is_tensor(v) or v == core.none
-      or tostring(v):find("^torch%.%w+$") ~= nil
+  elseif type(v) == "userdata" then
+    return core.is_tensor(v) or v == core.none or tostring(v):find("^torch%.%w+$") ~= nil
+  elseif type(v) ~= "table" then
+    return type(v) ~= "thread"
+  elseif Module:is(v) or is_noted(v) or class.is_class(v) then
+    return true
   elseif depth > 60 then
     return false
   end
