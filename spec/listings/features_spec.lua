@@ -54,6 +54,46 @@ describe("listing", function()
     assert.is_true(top_five[0]:to(torch.int64):eq(native_top_five[0]):any():item())
   end)
 
+  it("4.5: only training on the host needs a copy", function()
+    local Model = nn.Module:extend("Model")
+    function Model:init()
+      self.fc, self.loss = nn.Linear(10, 10), nn.MSELoss()
+    end
+    function Model:forward(x, target)
+      local fc = self.fc(x)
+      if self.training then
+        return fc, self.loss(fc, target)
+      end
+      return fc
+    end
+    local input, target, ones = torch.randn(10), torch.randn(10), torch.ones(10)
+    local model = Model()
+    model:eval()
+    local poptorch_inf = poptorch.inferenceModel(model)
+    model:train()
+    local poptorch_train = poptorch.trainingModel(model)
+    -- train on IPU
+    poptorch_train(input, target)
+    with_path(function(path)
+      torch.save(model:state_dict(), path)
+      assert.is_true(torch.equal(torch.load(path)["fc.weight"], model.fc.weight))
+    end)
+    local trained = poptorch_inf(ones):clone()
+    model:eval()
+    close(model(ones), trained)
+    -- train on CPU
+    model:train()
+    local optimizer = torch.optim.SGD(model:parameters(), { lr = 0.1 })
+    local _, loss = model(input, target)
+    loss:backward()
+    optimizer:step()
+    close(poptorch_inf(ones), trained) -- the device's are those before
+    poptorch_inf:copyWeightsToDevice()
+    model:eval()
+    close(poptorch_inf(ones), model(ones))
+    assert.is_false(torch.equal(poptorch_inf(ones), trained))
+  end)
+
   it("isRunningOnIpu chooses the device's path", function()
     local Network = nn.Module:extend("Network")
     function Network:forward(x, y) -- luacheck: ignore 212

@@ -225,7 +225,28 @@ describe("operators of the reference", function()
     torch.testing.assert_close(poptorch.inferenceModel(Net())(x), conv(x))
   end)
 
-  it("CPU runs a function of the host three times", function()
+  it("MultiConv combines two convolutions", function()
+    local Net = nn.Module:extend("Net")
+    function Net:init()
+      self.convA, self.convB = nn.Conv2d(4, 8, 3), nn.Conv2d(4, 8, 3)
+    end
+    function Net:forward(x, u)
+      local y, v
+      do
+        local _ <close> = poptorch.MultiConv()
+        y = self.convA(x)
+        v = self.convB(u)
+      end
+      return y, v
+    end
+    local net = Net()
+    local x, u = torch.randn(1, 4, 8, 8), torch.randn(1, 4, 8, 8)
+    local y, v = poptorch.inferenceModel(net)(x, u)
+    torch.testing.assert_close(y, net.convA(x))
+    torch.testing.assert_close(v, net.convB(u))
+  end)
+
+  it("CPU runs a function of the host, three times", function()
     local Model = nn.Module:extend("Model")
     function Model:init()
       self.cpu = poptorch.CPU(function(x)
@@ -236,13 +257,69 @@ describe("operators of the reference", function()
       return x * 2.0
     end
     function Model:forward(x)
+      -- The arguments passed to "cpu" are forwarded to "myCpuOp"
       local out = self.cpu(x)
       out = self.cpu(out)
       out = self.cpu(out)
       return out
     end
-    local x = torch.rand({ 3 })
-    torch.testing.assert_close(poptorch.inferenceModel(Model())(x), x * 8)
+    local x = torch.rand({ 4 })
+    torch.testing.assert_close(poptorch.inferenceModel(Model())(x), 8 * x)
+  end)
+
+  it("NameScope names the operators of a block", function()
+    local model = poptorch.inferenceModel(module(function(a, b)
+      local z
+      do
+        local _ <close> = poptorch.NameScope("CustomString")
+        local y = torch.bmm(a, b)
+        z = torch.relu(y)
+      end
+      return z
+    end))
+    model(torch.randn(1, 2, 2), torch.randn(1, 2, 2))
+    local names = table.concat(model:getTensorNames(), " ")
+    assert.matches("CustomString/bmm", names, 1, true)
+    assert.matches("CustomString/relu", names, 1, true)
+  end)
+
+  it("ipu_print_tensor needs its result to be used", function()
+    local model = poptorch.inferenceModel(module(function(c, d, b)
+      local a = c + d
+      local x = poptorch.ipu_print_tensor(a)
+      return x + b
+    end))
+    local one = torch.ones(2)
+    assert.same({ 3, 3 }, model(one, one, one):tolist())
+  end)
+
+  it("a Channel has tracepoints and instruments methods", function()
+    local channel = poptorch.profiling.Channel("MyApp")
+    local called = 0
+    do
+      local _ <close> = channel:tracepoint("TimeThis")
+      called = called + 1
+    end
+    local myobj = {
+      methodName = function() called = called + 1 end,
+      otherMethod = function() called = called + 1 end,
+    }
+    channel:instrument(myobj, "methodName", "otherMethod")
+    myobj:methodName()
+    myobj:otherMethod()
+    assert.equal(3, called)
+  end)
+
+  it("load gives a model that was compiled and exported", function()
+    local net = nn.Linear(3, 2)
+    local path = os.tmpname()
+    local model = poptorch.inferenceModel(net)
+    local my_input = torch.randn(4, 3)
+    model:compileAndExport(path, my_input)
+    model:destroy()
+    model = poptorch.load(path)
+    os.remove(path)
+    torch.testing.assert_close(model(my_input), net(my_input))
   end)
 
   it("optimizers say which attributes are constant", function()
