@@ -8,7 +8,7 @@ local program = require("spec.support.program")
 local read = require("spec.support.files").read
 
 local PAGES = { "README.md", "docs/porting.md", "docs/profile.md",
-  "docs/custom_ops.md" }
+  "docs/custom_ops.md", "examples/README.md" }
 
 -- Fenced blocks in order: {language, text, line}.
 local function blocks_of(page)
