@@ -1,7 +1,6 @@
 --- The user guide's listings of chapter 4, ported line by line: what must come
 --- out is what the guide says. Those that are examples run in
---- spec/examples/listings_spec.lua; examples/README.md has the whole list.
-local custom_ops = require("spec.support.custom_ops")
+--- spec/examples/examples_spec.lua; examples/README.md has the whole list.
 local helper = require("spec.helper")
 local files = require("spec.support.files")
 local poptorch = require("poptorch")
@@ -230,46 +229,6 @@ describe("listing", function()
     assert.equal(127, model(torch.tensor({ 1.0 })):item())
     assert.equal("0:0 0:2 1:1 1:3 2:0 2:2", placed(model))
   end)
-
-  it("4.14: replicas that have a part of a weight", function()
-    local ModelWithLoss = nn.Module:extend("ModelWithLoss")
-    function ModelWithLoss:init(W_init)
-      self.W = nn.Parameter(W_init)
-    end
-    function ModelWithLoss:forward(X)
-      local Z = X:matmul(self.W)
-      return Z, poptorch.identity_loss(Z ^ 2, { reduction = "mean" })
-    end
-    local tensor_shards, data_shards, steps = 4, 2, 4
-    torch.manual_seed(100)
-    local X, W = torch.randn(24, 40), torch.randn(40, 56) * (5 * 8) ^ -0.5
-    -- the unsplit run, on the host
-    local whole, want = nn.Parameter(W:clone()), {}
-    local host = torch.optim.SGD({ whole }, { lr = 0.01 })
-    for i = 1, steps do
-      host:zero_grad()
-      local loss = (X:matmul(whole) ^ 2):mean()
-      loss:backward()
-      host:step()
-      want[i] = loss:item()
-    end
-    local W_init = W:reshape(40, tensor_shards, 56 // tensor_shards):transpose(1, 0):contiguous()
-    local m = ModelWithLoss(W_init)
-    local optim = torch.optim.SGD(m:parameters(), { lr = 0.01 })
-    local pt_opts = poptorch.Options()
-    pt_opts:replicationFactor(data_shards * tensor_shards)
-    pt_opts:inputReplicaGrouping(tensor_shards, poptorch.enums.CommGroupType.Consecutive)
-    local pt_m = poptorch.trainingModel(m, { optimizer = optim, options = pt_opts })
-    pt_m.W:replicaGrouping(poptorch.enums.CommGroupType.Orthogonal, data_shards,
-      poptorch.enums.VariableRetrievalMode.OnePerGroup)
-    local pt_losses = {}
-    for i = 1, steps do
-      local _, loss = pt_m(X:reshape(data_shards, 24 // data_shards, 40))
-      pt_losses[i] = loss:detach():sum():item() / (data_shards * tensor_shards)
-    end
-    close(torch.tensor(pt_losses), torch.tensor(want))
-    close(m.W:detach():transpose(1, 0):reshape(40, 56), whole:detach())
-  end)
 end)
 
 -- y = w x with the loss |y - target|^2.
@@ -451,66 +410,5 @@ print(poptorch.inferenceModel(M())(torch.tensor({ 1.0, 2.0, 3.0 })))
     assert.same({ 2 }, model():tolist())
     model:copyWeightsToHost()
     assert.same({ 2 }, net.i:tolist())
-  end)
-
-  it("4.23 and 4.24: a custom operator of a library", function()
-    custom_ops.load("cube") -- torch.ops.load_library
-    local BasicNetwork = nn.Module:extend("BasicNetwork")
-    function BasicNetwork.forward(_, x, bias)
-      local out = poptorch.custom_op({ x, bias },
-                                     "Cube",
-                                     "com.acme",
-                                     1,
-                                     { example_outputs = { x, x } })
-      return out[1], out[2]
-    end
-    local x, bias = torch.full({ 1, 8 }, 2.0), torch.full({ 1, 8 }, 4.0)
-    local first, second = poptorch.inferenceModel(BasicNetwork())(x, bias)
-    close(first, torch.full({ 1, 8 }, 12.0))
-    close(second, torch.full({ 1, 8 }, 8.0))
-  end)
-
-  it("4.25: an attribute of a custom operator", function()
-    custom_ops.load("leaky_relu")
-    local Model = nn.Module:extend("Model")
-    function Model.forward(_, x)
-      x = poptorch.custom_op({ x },
-                             "LeakyRelu",
-                             "com.acme",
-                             1,
-                             { example_outputs = { x },
-                               attributes = { alpha = 0.02 } })
-      return x[1]
-    end
-    local x = torch.tensor({ -1.0, -0.5, 0.0, 0.5, 1.0 })
-    close(poptorch.inferenceModel(Model())(x), torch.tensor({ -0.02, -0.01, 0.0, 0.5, 1.0 }))
-  end)
-
-  it("4.26: attributes of every type", function()
-    custom_ops.load("many_attributes")
-    local Model = nn.Module:extend("Model")
-    function Model.forward(_, x)
-      local attributes = {
-        float_one = 1.0,
-        float_minus_two = -2.0,
-        int_zero = 0,
-        int_minus_five = -5,
-        floats_one_two_three = { 1.0, 2.0, 3.0 },
-        floats_minus_one_two_three = { -1.0, -2.0, -3.0 },
-        ints_one_two_three = { 1, 2, 3 },
-        ints_minus_one_two_three = { -1, -2, -3 },
-        a_string = "string with quotes and slash \" ' \\ end",
-        strs = { "abc", "def", "ghi" }
-      }
-      x = poptorch.custom_op({ x },
-                             "ManyAttributeOp",
-                             "test.poptorch",
-                             1,
-                             { example_outputs = { x },
-                               attributes = attributes })
-      return x
-    end
-    -- the operator of the original adds 1 for other strings than these
-    close(poptorch.inferenceModel(Model())(torch.tensor({ 0.0 }))[1], torch.tensor({ 0.0 }))
   end)
 end)
