@@ -5,6 +5,7 @@
 --- Source: PopDist and PopRun user guide, "PopDist Python API reference".
 local check = require("lupine.base.check")
 local errors = require("lupine.base.errors")
+local namespace = require("lupine.base.namespace")
 
 local M = {}
 
@@ -87,10 +88,24 @@ function M.getInstanceIndex()
   return instances_of(M.getReplicaIndexOffset(), "those before it")
 end
 
+--- Checks what the environment says of this instance, before a script asks for
+--- a part of it.
+--- error: RuntimeError for a figure that is no number, or that contradicts others
+function M.init()
+  M.getNumInstances()
+  local index, last = M.getInstanceIndex(), M.getNumInstances() - 1
+  errors.check(index <= last, "RuntimeError",
+    "popdist.init: this instance is number %d, the last of all is %d", index, last)
+  M.getNumIpusPerReplica()
+  M.getLocalInstanceIndex()
+end
+
 return setmetatable(M, {
   __index = function(_, key)
     if key == "poptorch" then
       return require("popdist.poptorch")
+    elseif type(key) == "string" then
+      namespace.unknown(M, key, "popdist")
     end
   end,
 })

@@ -61,6 +61,11 @@ describe("popdist.poptorch.Options", function()
         "POPDIST_NUM_LOCAL_REPLICAS: expected an integer >= 1, got 'two'" },
       { "POPDIST_NUM_TOTAL_REPLICAS=5 POPDIST_NUM_LOCAL_REPLICAS=2", "popdist.getNumInstances()",
         "the same number of replicas; this one has 2, all together 5" },
+      { "POPDIST_NUM_TOTAL_REPLICAS=4 POPDIST_NUM_LOCAL_REPLICAS=2 "
+        .. "POPDIST_REPLICA_INDEX_OFFSET=4", "popdist.init()",
+        "this instance is number 2, the last of all is 1" },
+      { "POPDIST_LOCAL_INSTANCE_INDEX=-1", "popdist.init()",
+        "POPDIST_LOCAL_INSTANCE_INDEX: expected an integer >= 0" },
     }) do
       local said = within(c[1], c[2])
       assert.matches("RuntimeError", said)
@@ -69,6 +74,16 @@ describe("popdist.poptorch.Options", function()
     helper.raises("ValueError", "ipus_per_replica: expected int", function() popdist.Options(0) end)
     helper.raises("RuntimeError", "Cannot call `replicationFactor`", function()
       popdist.Options().replication_factor = 2
+    end)
+  end)
+
+  it("are checked by init, which scripts call first", function()
+    assert.equal("true\t2\n", within(POPRUN, [[
+      popdist.init()
+      print(popdist.isPopdistEnvSet(), popdist.getInstanceIndex())
+    ]]))
+    helper.raises("AttributeError", "popdist.*did you mean 'getInstanceIndex'", function()
+      return require("popdist").getInstanceIndx
     end)
   end)
 

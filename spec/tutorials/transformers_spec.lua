@@ -76,7 +76,9 @@ function Bert:init(config)
 end
 
 -- The loss, nil without positions, the scores of the answer's start and end.
-function Bert:forward(input_ids, attention_mask, token_type_ids, start_positions, end_positions)
+-- With return_dict they come as a table, as they do there unless it is false.
+function Bert:forward(input_ids, attention_mask, token_type_ids, start_positions, end_positions,
+    return_dict)
   local x = self.embeddings(input_ids, token_type_ids or torch.zeros_like(input_ids))
   local mask = (1.0 - attention_mask[":, None, None, :"]:to(x.dtype)) * -10000.0
   for _, layer in ipairs(self.layer) do
@@ -92,6 +94,9 @@ function Bert:forward(input_ids, attention_mask, token_type_ids, start_positions
     end_positions = end_positions:clamp(0, ignored_index)
     local loss_fct = nn.CrossEntropyLoss({ ignore_index = ignored_index })
     loss = (loss_fct(start_logits, start_positions) + loss_fct(end_logits, end_positions)) / 2
+  end
+  if return_dict then
+    return { loss = loss, start_logits = start_logits, end_logits = end_logits }
   end
   return loss, start_logits, end_logits
 end
@@ -347,8 +352,10 @@ describe("the BERT application", function()
       local input_batch = torch.randint(0, CONFIG.vocab, { batch_size, 14 })
       local attention_batch = torch.ones_like(input_batch)
       attention_batch[":, 11:"] = 0
-      local _, start_score_pop, end_scores_pop = inference_model(input_batch, attention_batch)
-      local _, start_score, end_score = model(input_batch, attention_batch)
+      local _, start_score_pop, end_scores_pop = inference_model(input_batch, attention_batch,
+        { return_dict = false })
+      local named = model(input_batch, attention_batch, { return_dict = true })
+      local start_score, end_score = named.start_logits, named.end_logits
       close(start_score_pop, start_score, { rtol = 1e-4, atol = 1e-5 })
       close(end_scores_pop, end_score, { rtol = 1e-4, atol = 1e-5 })
       for i = 0, batch_size - 1 do
