@@ -91,6 +91,10 @@ describe("serializedMatMul", function()
       end
     end
     raises("Error", poptorch.serializedMatMul, x, y, Mode.ReducingDim)
+    local none = torch.zeros(0, 6)
+    raises("Error", poptorch.serializedMatMul, none, y, Mode.InputChannels, 2 ^ 32 + 4 | 0)
+    assert.same({ 0, 8 }, { poptorch.serializedMatMul(none, y, Mode.InputChannels, 1):size(0),
+      poptorch.serializedMatMul(none, y, Mode.InputChannels, 1):size(1) })
     raises("TypeError", poptorch.serializedMatMul, 3, y, Mode.ReducingDim, 2)
     raises("RuntimeError", poptorch.serializedMatMul, x, x, Mode.InputChannels, 2)
   end)

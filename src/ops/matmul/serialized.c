@@ -32,7 +32,8 @@ static bool fits(LpBuilder *b, const Parts *p, LpVal x, LpVal y)
 {
     LpType t = lp_type_of(b, p->dim_x ? x : y);
     int64_t n = t.shape[t.ndim + (p->dim_x ? p->dim_x : p->dim_y)];
-    if (lp_failed(b) || (p->factor > 0 && n % p->factor == 0))
+    if (lp_failed(b) ||
+        (p->factor > 0 && p->factor <= (n ? n : 1) && n % p->factor == 0))
         return !lp_failed(b);
     return LP_REFUSE(b, LP_E_POPTORCH,
                      "serializedMatMul: factor must be a factor of the "
