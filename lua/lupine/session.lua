@@ -16,6 +16,7 @@
 local cache = require("lupine.session.cache")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
+local errors = require("lupine.base.errors")
 local faults = require("lupine.faults")
 local report = require("lupine.report")
 local stored = require("lupine.session.stored")
@@ -216,6 +217,39 @@ function Session:upload()
     m.kept = nil
   end
   self:_up_to_date()
+end
+
+--- The host's tensors that are there now take the place of those that they
+--- replaced, with the values that these have.
+--- error: poptorch.Error for one of another shape or dtype than compiled
+---@param tensors table<string, table<string, torch.Tensor>> by role and name
+function Session:retarget(tensors)
+  local replaced = {}
+  for _, m in ipairs(self.uploaded) do
+    local t = tensors[m.role] and tensors[m.role][m.name]
+    if t and t ~= m.tensor then
+      errors.check(t.dtype == m.tensor.dtype and t.shape == m.tensor.shape, "Error",
+        "%s '%s' was replaced by %s %s, the model was compiled for %s %s: destroy() it or wrap "
+        .. "the module again", m.role, m.name, t.dtype, t.shape, m.tensor.dtype, m.tensor.shape)
+      replaced[m] = t
+    end
+  end
+  if not next(replaced) then
+    return
+  end
+  local newer = self:download_newer()
+  for m, t in next, replaced do
+    m.tensor = t
+  end
+  if self.training then
+    self.exec:unmirror()
+    for _, m in ipairs(self.mirrored) do
+      self.exec:mirror(m.index, m.tensor)
+    end
+    if newer then
+      self.exec:mark()
+    end
+  end
 end
 
 -- What the host has now is what the device had.

@@ -10,6 +10,7 @@ local devices = require("lupine.devices")
 local enums = require("poptorch.enums")
 local errors = require("lupine.base.errors")
 local logging = require("poptorch.logging")
+local own = require("poptorch.executor.own")
 local rules = require("poptorch.options.rules")
 
 local C = enums.ConnectionType
@@ -83,6 +84,7 @@ function M.attach(s)
     return
   end
   s.session:enter_device(s.on_device and take(s) or nil)
+  own.follow(s)
   s.session:upload()
   if s.training then
     s.session:upload_hypers()
@@ -94,6 +96,7 @@ end
 ---@param s table
 function M.detach(s)
   local device = s.session.device
+  own.follow(s)
   s.session:settle()
   s.session:leave_device()
   if device then

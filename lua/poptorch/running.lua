@@ -13,6 +13,7 @@ local errors = require("lupine.base.errors")
 local hooks = require("torch.nn.hooks")
 local logging = require("poptorch.logging")
 local overlap = require("poptorch.overlap")
+local own = require("poptorch.executor.own")
 local profiling = require("poptorch.profiling")
 local reports = require("poptorch.reports")
 local rules = require("poptorch.options.rules")
@@ -122,25 +123,6 @@ local function check_replicated_buffers(s, vars)
   end
 end
 
---- The host's tensors that the device has copies of, by role and name.
---- error: poptorch.Error for an updatable buffer that is not there
----@param s table the executor's state
----@return {parameter: table<string, torch.Tensor>, buffer: table<string, torch.Tensor>}
-function M.tensors_of(s)
-  local of = { parameter = {}, buffer = {} }
-  for name, p in s.model:named_parameters() do
-    of.parameter[name] = p
-  end
-  for name, b in s.model:named_buffers() do
-    of.buffer[name] = b
-  end
-  for _, name in ipairs(s.options.updatable_named_buffers or {}) do
-    errors.check(of.buffer[name], "Error", "updatableNamedBuffers: the model has no buffer '%s'",
-      tostring(name))
-  end
-  return of
-end
-
 -- Traces the model and checks what it asks for; the step and what a session
 -- makes of it.
 local function trace(s, spec, tensors)
@@ -153,7 +135,7 @@ local function trace(s, spec, tensors)
   local wanted = completing.spec(s, losses, by_name)
   wanted.system = simulation.settings(s.options, target)
   wanted.cache = caching.of(s.options, target)
-  wanted.tensors, wanted.calls = M.tensors_of(s), s.calls
+  wanted.tensors, wanted.calls = own.tensors_of(s), s.calls
   wanted.seed = s.options.random_seed or require("torch").initial_seed()
   function wanted.place(report)
     return attaching.place(s, target, report)

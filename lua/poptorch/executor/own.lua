@@ -36,4 +36,31 @@ function M.attached(executor, what)
   return s
 end
 
+--- The host's tensors that the device has copies of, by role and name.
+--- error: poptorch.Error for an updatable buffer that is not there
+---@param s table the executor's state
+---@return {parameter: table<string, torch.Tensor>, buffer: table<string, torch.Tensor>}
+function M.tensors_of(s)
+  local of = { parameter = {}, buffer = {} }
+  for name, p in s.model:named_parameters() do
+    of.parameter[name] = p
+  end
+  for name, b in s.model:named_buffers() do
+    of.buffer[name] = b
+  end
+  for _, name in ipairs(s.options.updatable_named_buffers or {}) do
+    errors.check(of.buffer[name], "Error", "updatableNamedBuffers: the model has no buffer '%s'",
+      tostring(name))
+  end
+  return of
+end
+
+--- Where the user put other tensors in place of those that the device has copies
+--- of, these are mirrored from now on.
+--- error: poptorch.Error for one of another shape or dtype than compiled
+---@param s table the executor's state
+function M.follow(s)
+  s.session:retarget(M.tensors_of(s))
+end
+
 return M

@@ -10,19 +10,25 @@ local M = {}
 
 --- Copies the device's parameters and modified buffers to the host module.
 function M.copyWeightsToHost(self)
-  own.attached(self, "copyWeightsToHost").session:download()
+  local s = own.attached(self, "copyWeightsToHost")
+  own.follow(s)
+  s.session:download()
 end
 
 --- The same, only if the device's are newer.
 ---@return boolean copied
 function M.copyWeightsToHostIfNeeded(self)
-  return own.compiled(self, "copyWeightsToHostIfNeeded").session:download_newer()
+  local s = own.compiled(self, "copyWeightsToHostIfNeeded")
+  own.follow(s)
+  return s.session:download_newer()
 end
 
 --- Copies the host module's parameters and buffers to the device; what was
 --- trained there since the last copy to the host is lost.
 function M.copyWeightsToDevice(self)
-  own.attached(self, "copyWeightsToDevice").session:overwrite()
+  local s = own.attached(self, "copyWeightsToDevice")
+  own.follow(s)
+  s.session:overwrite()
 end
 
 --- Copies the buffers that Options.updatableNamedBuffers lists to the device.
@@ -34,6 +40,7 @@ function M.copyNamedBuffersToDevice(self)
   for _, name in ipairs(s.options.updatable_named_buffers) do
     names[name] = true
   end
+  own.follow(s)
   s.session:upload_named("buffer", names)
 end
 
