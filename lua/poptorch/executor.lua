@@ -137,11 +137,22 @@ function Executor.__index(self, key)
   return value
 end
 
+local function set_random_state(s, value)
+  local n = type(value) == "table" and #value or 0
+  errors.check(n == 1 or n == 2, "TypeError",
+    "rng_state: expected a list as rng_state gives, {seed, micro-batches}, got %s",
+    check.describe(value))
+  for i = 1, n do
+    check.int(value[i], ("rng_state[%d]"):format(i))
+  end
+  s.session:random_state(value[1], value[2])
+end
+
 function Executor.__newindex(self, key, value)
   local s = own.state(self)
   if key == "rng_state" then
     errors.check(s.session, "Error", "rng_state: the model is not compiled (or was destroyed)")
-    s.session:random_state(value[1], value[2])
+    set_random_state(s, value)
     return
   end
   errors.check(key ~= "options" and key ~= "model", "AttributeError",

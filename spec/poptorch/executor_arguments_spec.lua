@@ -17,6 +17,19 @@ local function vec(...)
 end
 
 describe("arguments", function()
+  it("may be not a number", function()
+    local f = infer(function(_, x, y)
+      return x + y
+    end)
+    for _ = 1, 2 do
+      local got = f(vec(1), 0 / 0):item()
+      assert.is_true(got ~= got)
+    end
+    raises("Error", "compiled in", function()
+      f(vec(1), 1.5)
+    end)
+  end)
+
   it("are fed again at every call", function()
     local add = infer(function(_, a, b)
       return a + b

@@ -345,6 +345,11 @@ describe("an executor", function()
     assert.is_false(torch.equal(a, b))
     model.rng_state = state
     near(model(x), b)
+    for _, wrong in ipairs({ 3, {}, { 1, 2, 3 }, { 1, 2.5 }, { "1" } }) do
+      raises("TypeError", "rng_state", function()
+        model.rng_state = wrong
+      end)
+    end
     local again = poptorch.inferenceModel(model, options(1):randomSeed(42))
     near(again(x), a)
   end)

@@ -276,7 +276,8 @@ function M.match(want, got, path)
     errors.check(same_shape(want.shape, got.shape), "Error",
       "%s: compiled for shape %s, got %s%s", path, tostring(want.shape), tostring(got.shape), HINT)
   elseif want.kind == "value" then
-    errors.check(want.value == got.value, "Error",
+    local nan = want.value ~= want.value and got.value ~= got.value
+    errors.check(nan or want.value == got.value, "Error",
       "%s: the value %s was compiled in, got %s%s", path, tostring(want.value),
       tostring(got.value), HINT)
   else
