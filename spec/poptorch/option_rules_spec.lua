@@ -53,6 +53,14 @@ describe("rules between options", function()
     assert.matches("noSuchOption", helper.raises("Error", rules.check_compile, opts, false).message)
   end)
 
+  it("a model's name is one that a folder may have", function()
+    for _, name in ipairs({ "a/b", "..", ".", "", "a\0b", "/tmp" }) do
+      helper.raises("AssertionError", opts.modelName, opts, name)
+    end
+    assert.equal("a b..c", opts:modelName("a b..c").model_name)
+    assert.is_nil(opts:modelName(nil).model_name)
+  end)
+
   it("offline targets exclude a device id, the IPU Model and cycle counts", function()
     local C = poptorch.ConnectionType
     helper.raises("Error", rules.check_compile, opts:useIpuId(1):connectionType(C.Never), false)

@@ -45,6 +45,15 @@ local function set_output_mode(self, values, given, row)
   self._values.output_mode, self._values.output_return_period = mode, n
 end
 
+-- It becomes the name of a folder and of a file.
+local function set_model_name(self, values, _, row)
+  local name = arg(row, "name", values[1], "string", { nullable = true })
+  errors.check(name == nil or name ~= "" and name ~= "." and name ~= ".."
+    and not name:find("[/\0]"), "AssertionError",
+    "modelName(name): expected the name of a folder, without '/', got %q", name)
+  self:_store(row, name)
+end
+
 local function set_anchor(self, values, given, row)
   local short = arg(row, "short_name", values[1])
   local long = arg(row, "long_name", values[2])
@@ -193,7 +202,8 @@ return {
     doc = "Equal log lines before they are suppressed; nil: never.",
     effect = "The log, from when a model is wrapped." },
   { name = "modelName", run_time = true, key = "model_name", params = { "name" }, kind = "string",
-    nullable = true, doc = "Sub-directory of reports; \"inference\" or \"training\" when unset.",
+    nullable = true, set = set_model_name,
+    doc = "Sub-directory of reports; \"inference\" or \"training\" when unset.",
     effect = "Names the folder of reports, and the log file of logDir.", idle = idle_name },
   { name = "enableExecutableCaching", run_time = true,
     key = "executable_cache_path", params = { "path" },
