@@ -202,7 +202,7 @@ function methods.destroy(self)
   s.session:settle()
   if s.training then
     state.release(s)
-    wrapped[s.model] = nil
+    wrapped[s.model] = not rawequal(wrapped[s.model], self) and wrapped[s.model] or nil
   end
   s.session:close()
   s.session = nil
@@ -234,7 +234,9 @@ M.trainingModel = define("trainingModel(model, options, optimizer)",
   function(model, options, optimizer)
     model = module_of(model, "trainingModel")
     errors.check(not wrapped[model], "RuntimeError",
-      "this model is already wrapped by poptorch.trainingModel: destroy() that one first")
+      "this model is already wrapped by poptorch.trainingModel: destroy() that one first%s",
+      wrapped[model] and not own.state(wrapped[model]).session
+        and ", once it is compiled: until then destroy() does nothing" or "")
     local executor = Executor(model, options, true, nil, optimizer)
     wrapped[model] = executor
     M._add_destroy()

@@ -69,12 +69,17 @@ describe("destroying and wrapping again", function()
       poptorch.trainingModel(net)
     end)
     model:destroy() -- never compiled: stays wrapped
-    raises("RuntimeError", "destroy", function()
+    raises("RuntimeError", "once it is compiled", function()
       poptorch.trainingModel(net)
     end)
     model(ones(1))
     model:destroy()
     poptorch.trainingModel(net)
+    model(ones(1))
+    model:destroy() -- the second one still has it
+    raises("RuntimeError", "destroy", function()
+      poptorch.trainingModel(net)
+    end)
   end)
 
   it("works from the module too", function()
