@@ -162,11 +162,19 @@ local function store(cache, key, step, report)
   end
 end
 
--- With the lock: another process may have compiled it meanwhile.
+local function log_hit(cache, key)
+  cache.log("info", "executable cache: hit, %s", file_of(cache, key))
+end
+
+-- With the lock: another process may have compiled it meanwhile. Only who does it
+-- itself has missed it.
 local function compile_locked(cache, key, step, compile, make)
   local held <close> = lock(cache, key)
-  local found = look_up(cache, key, step, compile)
-  if not found then
+  local found, why = look_up(cache, key, step, compile)
+  if found then
+    log_hit(cache, key)
+  else
+    cache.log("info", "executable cache: miss, %s: %s", key, why)
     local program, report = make(step, compile)
     store(cache, key, step, report)
     found = { program, report, step }
@@ -191,11 +199,10 @@ function M.compile(step, compile, cache, make)
     unusable(cache, e)
   end
   local key = M.key(step, compile)
-  local found, why = look_up(cache, key, step, compile)
+  local found = look_up(cache, key, step, compile)
   if found then
-    cache.log("info", "executable cache: hit, %s", file_of(cache, key))
+    log_hit(cache, key)
   else
-    cache.log("info", "executable cache: miss, %s: %s", key, why)
     found = compile_locked(cache, key, step, compile, make)
   end
   return found[1], found[2], found[3]
