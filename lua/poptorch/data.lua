@@ -18,6 +18,7 @@ local enums = require("poptorch.enums")
 local errors = require("lupine.base.errors")
 local logging = require("poptorch.logging")
 local loop = require("torch.utils.data.loop")
+local nesting = require("lupine.base.nesting")
 local rules = require("poptorch.options.rules")
 local samplers = require("poptorch.data.samplers")
 local signatures = require("lupine.base.signatures")
@@ -167,6 +168,7 @@ function DataLoader:_run(task)
   for i, indices in ipairs(task) do
     parts[i] = loop.tuple(TorchLoader._run(self, indices))
   end
+  nesting.check(parts[#parts], "DataLoader: the batch of collate_fn", "ValueError")
   return loop.spread(concatenated(parts))
 end
 

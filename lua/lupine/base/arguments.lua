@@ -7,6 +7,7 @@
 local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local nesting = require("lupine.base.nesting")
 
 local M = {}
 
@@ -163,12 +164,7 @@ local function flatten_table(value, path, tensors)
   return spec
 end
 
---- Appends the tensors of a value to `tensors` ({tensor, path, spec}), depth
---- first.
----@param value any
----@param path string for messages
----@param tensors {tensor: torch.Tensor, path: string}[]
----@return table spec
+-- M.flatten of a value whose tables end.
 function flatten(value, path, tensors)
   if is_tensor(value) then
     local spec = { kind = "tensor", shape = value.shape, dtype = value.dtype, path = path }
@@ -186,7 +182,17 @@ function flatten(value, path, tensors)
     .. "pack_padded_sequence (its lengths a list) and pad_packed_sequence in forward", path)
   return { kind = "value", value = value, path = path }
 end
-M.flatten = flatten
+
+--- Appends the tensors of a value to `tensors` ({tensor, path, spec}), depth
+--- first.
+--- error: poptorch.Error for tables without end, or that are no list or dictionary
+---@param value any
+---@param path string for messages
+---@param tensors {tensor: torch.Tensor, path: string}[]
+---@return table spec
+function M.flatten(value, path, tensors)
+  return flatten(nesting.check(value, path, "Error"), path, tensors)
+end
 
 local function rebuild_object(spec, next_tensor)
   local parts, at = {}, 0

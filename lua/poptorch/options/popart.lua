@@ -3,6 +3,7 @@
 --- compiled (`validate`). The options themselves: popart.session_options.
 local class = require("lupine.base.class")
 local Group = require("poptorch.options.group")
+local nesting = require("lupine.base.nesting")
 local session_options = require("popart.session_options")
 
 local FIXED = "the passes over the graph are fixed"
@@ -12,7 +13,9 @@ Popart = Group.define("_PopartOptions", {
   {
     name = "set", params = { { "key", kind = "string" }, { "value" } }, tables = { value = true },
     set = function(self, values, _, row)
-      self:_put(Group._argument(row, "key", values[1]), values[2])
+      local key = Group._argument(row, "key", values[1])
+      self:_put(key, nesting.check(values[2], ("options._Popart:set: %s"):format(key),
+        "ValueError"))
     end,
     doc = "Sets a session option by its PopART name.",
     effect = "That of the session option, or a note in the report; one that would change "

@@ -3,6 +3,7 @@
 local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local nesting = require("lupine.base.nesting")
 
 local M = {}
 
@@ -73,6 +74,7 @@ end
 function M.default_collate(batch)
   errors.check(type(batch) == "table" and #batch > 0, "ValueError",
     "default_collate: batch: expected a list of samples, got %s", check.describe(batch))
+  nesting.check(batch[1], "default_collate: sample 0", "ValueError") -- the others follow it
   return collate(batch)
 end
 
