@@ -350,9 +350,11 @@ function Session:run(tensors, synthetic)
   if synthetic then
     self.made_up = self.made_up or streams.synthetic(s, tensors, self.seed)
   end
+  local fed = synthetic and self.made_up or streams.feed(s, tensors)
   local trap = faults.arm(self)
-  local ok, got = pcall(self.exec.run, self.exec,
-    synthetic and self.made_up or streams.feed(s, tensors), s.modes)
+  self.running = true
+  local ok, got = pcall(self.exec.run, self.exec, fed, s.modes)
+  self.running = false
   if self.training then -- what a run finished that was cut short has taken effect
     self.exec:mark()
     self.exec:mark("states")

@@ -151,8 +151,8 @@ end
 function Executor.__newindex(self, key, value)
   local s = own.state(self)
   if key == "rng_state" then
-    errors.check(s.session, "Error", "rng_state: the model is not compiled (or was destroyed)")
-    set_random_state(s, value)
+    own.idle(self, "rng_state")
+    set_random_state(own.compiled(self, "rng_state"), value)
     return
   end
   errors.check(key ~= "options" and key ~= "model", "AttributeError",
@@ -171,7 +171,7 @@ local function bind(s, ...)
 end
 
 function Executor.__call(self, ...)
-  local s = own.state(self)
+  local s = own.idle(self, "call")
   return running.call(s, bind(s, ...))
 end
 
@@ -195,7 +195,7 @@ end
 --- Frees the device; weights and optimizer state come to the host first. A
 --- training model is unwrapped.
 function methods.destroy(self)
-  local s = own.state(self)
+  local s = own.idle(self, "destroy")
   if not s.session then
     return
   end

@@ -318,16 +318,49 @@ describe("a CPU op is refused", function()
     end)
     inference = poptorch.inferenceModel(m)
     inference(x)
-    for _, f in ipairs({ function() inference(x) end, function() inference:destroy() end,
-      function() inference:copyWeightsToDevice() end }) do
+    for name, f in pairs({ call = function() inference(x) end,
+      rng_state = function() inference.rng_state = { 1, 2 } end,
+      load_state_dict = function() inference:load_state_dict(m:state_dict()) end,
+      save = function() inference:save("file") end }) do
       what = f
-      helper.raises("RuntimeError", "the executor is running", function() inference(x) end)
+      helper.raises("Error", "^" .. name .. ": the model is running: a CPU op may not change the "
+        .. "executor that runs it", function() inference(x) end)
+    end
+    for _, name in ipairs({ "destroy", "detachFromDevice", "attachToDevice", "copyWeightsToHost",
+      "copyWeightsToHostIfNeeded", "copyWeightsToDevice", "copyNamedBuffersToDevice",
+      "setOptimizer", "loadExecutable", "compileAndExport" }) do
+      what = function() inference[name](inference, "file") end
+      helper.raises("Error", "^" .. name .. ": the model is running", function() inference(x) end)
+      assert.is_true(inference:isAttachedToDevice())
     end
     local input = torch.ones(2, 2)
     what = function() input:resize_({ 1000, 1000 }):zero_() end
     helper.near(inference(input), torch.ones(2, 2))
     what = nil
     helper.near(inference(x), x)
+  end)
+
+  it("and loses no update of a buffer where it tries to", function()
+    local Counter, inference = nn.Module:extend("Counter"), nil
+    function Counter:init()
+      self:register_buffer("count", torch.zeros(1))
+      self.cpu = poptorch.CPU(function(a)
+        if inference then
+          assert.is_false((pcall(inference.detachFromDevice, inference)))
+        end
+        return a
+      end, "counts")
+    end
+    function Counter:forward(a)
+      self.count:add_(1)
+      return self.cpu(a) + self.count
+    end
+    local executor = poptorch.inferenceModel(Counter())
+    executor:compile(torch.zeros(1))
+    inference = executor
+    for i = 1, 3 do
+      helper.near(executor(torch.zeros(1)), { i })
+    end
   end)
 
   it("where it takes tensors of the trace around it", function()

@@ -25,6 +25,7 @@ end
 --- error: poptorch.Error if the model is not compiled or is attached, or no device
 --- is free
 function M.attachToDevice(self)
+  own.idle(self, "attachToDevice")
   local s = own.compiled(self, "attachToDevice")
   errors.check(s.options.connection_type ~= enums.ConnectionType.Never, "AssertionError",
     "attachToDevice: the model was compiled for an offline device (ConnectionType.Never)")

@@ -90,6 +90,7 @@ local function add_model(s, texts, tensors, where)
 end
 
 local function save(self, filename, export_model, save_rng_state, where)
+  own.idle(self, where)
   local s = own.compiled(self, where)
   local _ <close> = s.channel:tracepoint("saveExecutableToFile")
   filename = target_of(filename, where)
@@ -299,7 +300,7 @@ end
 ---@param ... any filename (string)
 function methods.loadExecutable(self, ...)
   local where = "loadExecutable"
-  local s, filename = own.state(self), check.one(where, "filename", ...)
+  local s, filename = own.idle(self, where), check.one(where, "filename", ...)
   local file, data = read(filename, "Error", where)
   errors.check(data.training == s.training, "Error", "%s: %s was compiled for %s, this is %s",
     where, filename, data.training and "training" or "inference",

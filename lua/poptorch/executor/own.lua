@@ -14,6 +14,19 @@ function M.state(executor)
   return rawget(executor, KEY)
 end
 
+--- The state of one whose program is not being run: a CPU op, which sees one that
+--- is, may change nothing in it.
+--- error: poptorch.Error
+---@param executor poptorch.PoplarExecutor
+---@param what string the method that asks
+---@return table
+function M.idle(executor, what)
+  local s = rawget(executor, KEY)
+  errors.check(not (s.session and s.session.running), "Error",
+    "%s: the model is running: a CPU op may not change the executor that runs it", what)
+  return s
+end
+
 --- The state of a compiled one.
 --- error: poptorch.Error
 ---@param executor poptorch.PoplarExecutor
@@ -25,12 +38,13 @@ function M.compiled(executor, what)
   return s
 end
 
---- The state of a compiled one that has its device.
+--- The state of a compiled one that has its device and is idle.
 --- error: poptorch.Error
 ---@param executor poptorch.PoplarExecutor
 ---@param what string the method that asks
 ---@return table
 function M.attached(executor, what)
+  M.idle(executor, what)
   local s = M.compiled(executor, what)
   errors.check(s.session.attached, "Error", "%s: the model is not attached to a device", what)
   return s

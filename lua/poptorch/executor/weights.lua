@@ -18,6 +18,7 @@ end
 --- The same, only if the device's are newer.
 ---@return boolean copied
 function M.copyWeightsToHostIfNeeded(self)
+  own.idle(self, "copyWeightsToHostIfNeeded")
   local s = own.compiled(self, "copyWeightsToHostIfNeeded")
   own.follow(s)
   return s.session:download_newer()
@@ -57,7 +58,7 @@ end
 --- source: 001 PoplarExecutor.setOptimizer
 ---@param ... any optimizer (torch.optim.Optimizer)
 function M.setOptimizer(self, ...)
-  local s, optimizer = own.state(self), check.one("setOptimizer", "optimizer", ...)
+  local s, optimizer = own.idle(self, "setOptimizer"), check.one("setOptimizer", "optimizer", ...)
   errors.check(s.training, "Error", "setOptimizer: this is no training model")
   completing.check_kind(optimizer, "setOptimizer")
   completing.choose_reduction(s, optimizer, "setOptimizer")
@@ -81,7 +82,7 @@ end
 ---@param ... any strict (true)
 ---@return table missing_keys, unexpected_keys: lists of names
 function M.load_state_dict(self, state_dict, ...)
-  local s = own.state(self)
+  local s = own.idle(self, "load_state_dict")
   local result = s.model:load_state_dict(state_dict, ...)
   if s.session and s.session.attached then
     M.copyWeightsToDevice(self)
