@@ -149,7 +149,7 @@ local function kind_of(optimizer)
 end
 
 --- error: AssertionError for an optimizer that no program can be made of,
---- ValueError for amsgrad
+--- ValueError for amsgrad, TypeError for values that are no numbers any more
 ---@param optimizer any
 ---@param where? string trainingModel unless given
 function M.check_kind(optimizer, where)
@@ -173,6 +173,7 @@ function M.check_kind(optimizer, where)
       logging.warn("%s: velocity_scaling has no effect without use_combined_accum: the velocity "
         .. "is scaled as the loss is", where)
     end
+    optimizer:check_group(group) -- its values may have been changed
   end
 end
 

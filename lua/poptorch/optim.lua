@@ -15,6 +15,7 @@ local logging = require("poptorch.logging")
 local native = require("torch.optim")
 local signatures = require("lupine.base.signatures")
 local text = require("torch.nn.text")
+local types = require("torch.optim.types")
 local whole = require("poptorch.whole")
 
 local float32 = core.dtypes.float32
@@ -103,6 +104,28 @@ local function signature(name, order, defaults)
   return ("%s(%s)"):format(name, table.concat(parts, ", "))
 end
 
+-- What says which update is compiled, or which of PyTorch's it would be.
+local FLAGS = { "maximize", "nesterov", "centered", "amsgrad", "differentiable" }
+
+local NUMBERS = set_of({ "lr", "momentum", "dampening", "weight_decay", "eps", "alpha",
+  "velocity_scaling", "max_weight_norm" })
+
+-- Of a group's attributes, those that are there.
+local function check_types(name, group)
+  for attr, value in pairs(group) do
+    if NUMBERS[attr] and not (attr == "max_weight_norm" and check.is_none(value)) then
+      types.number(name, attr, value)
+    end
+  end
+  if group.betas ~= nil then
+    types.list(name, "betas", { 0.9, 0.999 }, group.betas)
+  end
+  types.tensors(name, group)
+  for _, flag in ipairs(FLAGS) do
+    check.bool(group[flag], ("%s: %s"):format(name, flag), { nullable = true })
+  end
+end
+
 -- A constructor's arguments, in order, with the groups' defaults by name. The
 -- class extends PyTorch's of that name, as PopTorch's do.
 local function define(name, order, defaults, methods)
@@ -145,6 +168,7 @@ local function define(name, order, defaults, methods)
         end
       end
     end
+    check_types(name, group)
     self:_complete(group)
     for attr in pairs(group) do
       allowed[#allowed + 1] = attr
@@ -162,14 +186,27 @@ end
 
 function Base._complete() end
 
--- What says which update is compiled, or which of PyTorch's it would be.
-local FLAGS = { "maximize", "nesterov", "centered", "amsgrad", "differentiable" }
+--- As torch.optim's; error: ValueError for an attribute of the whole optimizer
+---@param group table
+function Base:add_param_group(group)
+  local whole_ones = set_of(self._whole)
+  for attr in pairs(type(group) == "table" and group or {}) do
+    errors.check(not whole_ones[attr], "ValueError",
+      "%s: %s is an attribute of the optimizer, not of a parameter group",
+      getmetatable(self).__name, attr)
+  end
+  Optimizer.add_param_group(self, group)
+end
 
 function Base.check_group(self, group)
   local name = getmetatable(self).__name
+  check_types(name, group)
+  for attr in pairs(self.defaults) do
+    errors.check(group[attr] ~= nil or attr == "max_weight_norm", "TypeError",
+      "%s: a parameter group has no %s", name, attr)
+  end
   for attr, value in pairs(group) do
-    errors.check(not set_of(self._whole)[attr], "ValueError",
-      "%s: %s is an attribute of the optimizer, not of a parameter group", name, attr)
+    value = NUMBERS[attr] and Optimizer.number(value) or value
     if attr == "velocity_scaling" then
       whole.check_scale(name, attr, value)
     elseif type(value) == "number" then
@@ -178,14 +215,12 @@ function Base.check_group(self, group)
     end
   end
   for i, beta in ipairs(group.betas or {}) do
+    beta = Optimizer.number(beta)
     errors.check(beta >= 0 and beta < 1, "ValueError",
       "%s: betas: number %d must be from 0 to below 1, got %s", name, i - 1, tostring(beta))
   end
   errors.check(not group.differentiable, "NotImplementedError",
     "%s: differentiable must be false: no gradient goes through the update on the device", name)
-  for _, flag in ipairs(FLAGS) do
-    check.bool(group[flag], ("%s: %s"):format(name, flag), { nullable = true })
-  end
 end
 
 function Base:hyper_value(group, name)
@@ -382,7 +417,7 @@ M.RMSprop = define("RMSprop", names("params lr alpha eps weight_decay momentum c
   "maximize differentiable loss_scaling", ACCUM, "use_tf_variant"),
   { lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0, centered = false }, {
     add_param_group = function(self, group)
-      Optimizer.add_param_group(self, group)
+      Base.add_param_group(self, group)
       local first = self.param_groups[1]
       local last = self.param_groups[#self.param_groups]
       errors.check(not first.centered == not last.centered, "AssertionError",

@@ -44,6 +44,8 @@ function M.check(optimizer, attr, value)
       "%s: max_grad_norm: a number above 0 is needed, got %s", optimizer, tostring(value))
   elseif attr == "loss_scaling" then
     M.check_scale(optimizer, attr, value)
+  else
+    check.bool(value, ("%s: %s"):format(optimizer, attr))
   end
 end
 

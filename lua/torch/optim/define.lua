@@ -2,12 +2,12 @@
 --- of every group.
 local Optimizer = require("torch.optim.optimizer")
 local check = require("lupine.base.check")
-local class = require("lupine.base.class")
 local core = require("lupine.core")
 local differentiable = require("torch.optim.differentiable")
 local errors = require("lupine.base.errors")
 local signature = require("torch.nn.signature")
 local signatures = require("lupine.base.signatures")
+local types = require("torch.optim.types")
 
 -- name -> lowest value, which is allowed itself, and what messages call it
 local RANGES = {
@@ -19,68 +19,19 @@ local RANGES = {
   initial_accumulator_value = { 0, "initial_accumulator_value value" },
 }
 
-local function is_number(value)
-  return type(value) == "number" or core.is_tensor(value)
-end
-
--- What PyTorch indexes, and so finds too short.
-local INDEXED = { betas = true, etas = true }
-local WORDS = { "one", "two", "three" }
-
--- An option whose default is a list has as many numbers.
-local function check_list(name, option, default, value)
-  errors.check(type(value) == "table" and not class.of(value), "TypeError",
-    "%s: %s must be a list of %s numbers, {%s}, got %s", name, option, WORDS[#default],
-    table.concat(default, ", "), check.describe(value))
-  local short = #value < #default and INDEXED[option]
-  errors.check(#value == #default, short and "IndexError" or "ValueError",
-    "%s: %s must be a list of %s numbers, {%s}, got %d", name, option, WORDS[#default],
-    table.concat(default, ", "), #value)
-  for i, v in ipairs(option ~= "betas" and value or {}) do -- check_tensors has betas
-    errors.check(is_number(v), "TypeError", "%s: %s[%d] must be a number, got %s", name, option,
-      i - 1, check.describe(v))
-  end
-end
-
 -- Options have the type of their defaults; numbers may be tensors of one
 -- element, flags 0 and 1.
 local function check_types(parsed, group)
   for option, default in pairs(parsed.defaults) do
     local value = group[option]
     if type(default) == "number" then
-      errors.check(is_number(value), "TypeError", "%s: %s must be a number, got %s", parsed.name,
-        option, value == nil and "None" or check.describe(value))
-      errors.check(type(value) == "number" or option == "lr" or value:numel() == 1, "ValueError",
-        "%s: %s must be a number or a tensor of one element, got %s", parsed.name, option,
-        check.describe(value))
+      types.number(parsed.name, option, value)
     elseif type(default) == "table" then
-      check_list(parsed.name, option, default, value)
+      types.list(parsed.name, option, default, value)
     elseif type(value) == "number" then
       group[option] = value ~= 0
     end
   end
-end
-
--- Rates and betas as tensors of one element. `strict`: those of Adam and AdamW
--- only a loop over single parameters or a capturable one can read.
-local function check_tensors(name, group, strict)
-  local lr, betas = group.lr, group.betas or {}
-  errors.check(not core.is_tensor(lr) or lr:numel() == 1, "ValueError",
-    "%s: Tensor lr must be 1-element", name)
-  local given = 0
-  for i, beta in ipairs(betas) do
-    given = given + (type(beta) == "number" and 0 or 1)
-    local tensor = core.is_tensor(beta)
-    errors.check(type(beta) == "number" or tensor and beta:numel() == 1,
-      tensor and "ValueError" or "TypeError",
-      "%s: betas[%d] must be a number or a tensor of one element, got %s", name, i - 1,
-      check.describe(beta))
-  end
-  errors.check(given == 0 or given == #betas, "ValueError",
-    "%s: betas must be either both floats or both Tensors", name)
-  errors.check(not strict or not group.foreach or group.capturable
-    or given == 0 and type(lr) == "number", "ValueError",
-    "%s: lr or betas as Tensors are not supported for capturable=False and foreach=True", name)
 end
 
 -- Of the constructor's arguments, not of a group's.
@@ -156,7 +107,7 @@ return function(sig, body)
       end
     end
     check_types(parsed, group)
-    check_tensors(parsed.name, group, body.strict)
+    types.tensors(parsed.name, group, body.strict)
     check_group(parsed.name, group)
     if body.check then
       body.check(in_numbers(group), group)

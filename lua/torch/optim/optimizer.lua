@@ -20,6 +20,7 @@ local groups = require("torch.optim.groups")
 local hooks = require("torch.nn.hooks")
 local saved = require("torch.optim.state")
 local text = require("torch.nn.text")
+local types = require("torch.optim.types")
 
 ---@class torch.optim.Optimizer
 ---@field param_groups table[] each {params = {…}, lr = …, …}
@@ -125,7 +126,8 @@ function Optimizer:hyper_tensor(group, name)
   if core.is_tensor(value) then
     return value:detach():float():reshape({})
   end
-  return core.tensor(value or 0, { dtype = core.dtypes.float32 })
+  types.number(getmetatable(self).__name, name, value)
+  return core.tensor(value, { dtype = core.dtypes.float32 })
 end
 
 --- Room for a state, whatever is in it: memory that is not touched yet.
