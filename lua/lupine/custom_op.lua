@@ -41,6 +41,8 @@ local function kind_of(v)
 end
 
 local function list_text(key, list)
+  errors.check(#list > 0, "ValueError", "attribute '%s': an empty list has no type; expected a "
+    .. "list of floats, ints or strings", key)
   local out, first = {}, kind_of(list[1])
   for i, v in ipairs(list) do
     errors.check(TEXTS[kind_of(v)] and kind_of(v) == first, "ValueError",
