@@ -22,11 +22,16 @@ M.Policy = Policy
 local NAMES = { "fp16", "fp32", "promote", "demote" }
 
 --- Policy(fp16, fp32, promote, demote), each a list or nil; also by name.
+--- error: TypeError for an entry that is neither a function nor a class nor the name
+--- of one that is known
 function Policy:init(...)
   local lists = check.arguments("Policy", NAMES, nil, ...)
   for i, name in ipairs(NAMES) do
     local list = check.plain_table(lists[i], "Policy: " .. name, { nullable = true })
     self[name] = list or {}
+    for at, entry in ipairs(M.default and list or {}) do
+      require("poptorch.casting").check_entry(entry, ("Policy: %s[%d]"):format(name, at))
+    end
   end
 end
 
@@ -61,5 +66,20 @@ M.default = Policy(
   { "addcdiv", "addcmul", "atan2", "bilinear", "cat", "cross", "dot", "equal", "index_put",
     "stack", "tensordot" },
   {})
+
+--- Whether the default policy names it: also some of PyTorch's operators that there
+--- are none of here.
+---@param name string
+---@return boolean
+function M._names(name)
+  for _, set in ipairs(NAMES) do
+    for _, entry in ipairs(M.default[set]) do
+      if entry == name then
+        return true
+      end
+    end
+  end
+  return false
+end
 
 return M

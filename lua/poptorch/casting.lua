@@ -117,6 +117,34 @@ local function class_of(entry)
   return class.is_class(entry) and nn.Module:is_base_of(entry) and entry or nil
 end
 
+-- Names that an entry may be.
+local function entry_names()
+  local names = {}
+  for name in pairs(ops_of) do
+    names[#names + 1] = name
+  end
+  for name, cls in next, nn do
+    names[#names + 1] = class.is_class(cls) and nn.Module:is_base_of(cls) and "nn." .. name or nil
+  end
+  return names
+end
+
+--- Whether an entry of a policy can be meant; what it stands for is looked up when
+--- a model is wrapped.
+--- error: TypeError for anything but a function, a class or the name of an operator
+--- or of a class of modules
+---@param entry any
+---@param where string for messages
+function M.check_entry(entry, where)
+  local known = type(entry) == "function" or class.is_class(entry) or type(entry) == "string"
+    and (class_of(entry) or #operators_of(entry) > 0 or autocasting._names(entry))
+  if not known then
+    errors.raise("TypeError", "%s: expected a function of torch, a class of modules, or the name "
+      .. "of one, got %s%s", where, check.describe(entry),
+      type(entry) == "string" and check.nearest(entry, entry_names()) or "")
+  end
+end
+
 -- Of a function that is made of operators: it is cast as a whole.
 local function add_composed(composed, entry, set)
   if not casts.hooked[entry] then

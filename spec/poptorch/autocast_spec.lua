@@ -212,7 +212,7 @@ describe("a policy", function()
     raises("ValueError", nil, function()
       o.Precision:autocastEnabled(1)
     end)
-    for _, entry in ipairs({ print, "no_such_operator", F.relu_, nn.Module, 3 }) do
+    for _, entry in ipairs({ print, F.relu_, nn.Module }) do
       local policy = Policy({ torch.mm, entry })
       local function wrap()
         local opts = poptorch.Options()
@@ -225,6 +225,27 @@ describe("a policy", function()
         wrap()
       end
     end
+  end)
+
+  it("is checked when it is made", function()
+    for i, set in ipairs({ "fp16", "fp32", "promote", "demote" }) do
+      for _, entry in ipairs({ 3, "no_such_function", "nn.NoSuch", true, {}, torch.ones(1) }) do
+        local lists = { {}, {}, {}, {} }
+        lists[i] = { "mm", entry }
+        raises("TypeError", "^Policy: " .. set .. "%[2%]: expected a function of torch", function()
+          Policy(table.unpack(lists))
+        end)
+      end
+    end
+    raises("TypeError", "got string \"matmull\".*nearest: .*'matmul'", function()
+      Policy({ "matmull" })
+    end)
+    raises("TypeError", "nearest: .*'nn.Conv2d'", function()
+      Policy({ "nn.Conv2D" })
+    end)
+    local default = poptorch.autocasting.default
+    assert.is_true(default:same(Policy(default.fp16, default.fp32, default.promote,
+      default.demote)))
   end)
 end)
 
