@@ -77,9 +77,6 @@ TOOLS := $(TOOL_SRC:spec/tools/%.c=$(BUILD)/tools/%)
 FUZZ_SRC := $(wildcard spec/fuzz/*.c)
 FUZZ := $(FUZZ_SRC:spec/fuzz/%.c=$(BUILD)/fuzz/%)
 HARNESS_OBJ := $(OBJ)/spec/fuzz/harness/replay.o $(OBJ)/spec/fuzz/harness/lua.o
-DEPS := $(CORE_OBJ:.o=.d) $(MAIN_OBJ:.o=.d) \
-  $(TOOL_SRC:%.c=$(OBJ)/%.d) $(FUZZ_SRC:%.c=$(OBJ)/%.d) $(HARNESS_OBJ:.o=.d) \
-  $(FUZZ_COVER_OBJ:.o=.d) $(FUZZ_SRC:%.c=$(OBJ)/libfuzzer/%.d)
 
 .PHONY: all api tools demo test run-demo run-test asan lint lint-fast format bench \
   check-full sweep fidelity golden meta install clean setup setup-lint
@@ -156,6 +153,10 @@ endif
 $(OBJ)/flags:
 	$(shell mkdir -p $(@D))$(file >$@,$(FLAGS_NOW))
 
+# Below all lists of objects: := takes them as they are here.
+DEPS := $(CORE_OBJ:.o=.d) $(MAIN_OBJ:.o=.d) \
+  $(TOOL_SRC:%.c=$(OBJ)/%.d) $(FUZZ_SRC:%.c=$(OBJ)/%.d) $(HARNESS_OBJ:.o=.d) \
+  $(FUZZ_COVER_OBJ:.o=.d) $(FUZZ_SRC:%.c=$(OBJ)/libfuzzer/%.d)
 -include $(wildcard $(DEPS))
 
 # --- use --------------------------------------------------------------------

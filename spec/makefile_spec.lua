@@ -1,4 +1,5 @@
---- What the targets of Makefile tell the make that they call.
+--- What the targets of Makefile tell the make that they call, and what is stale.
+local files = require("spec.support.files")
 local program = require("spec.support.program")
 
 describe("a target that calls make", function()
@@ -22,5 +23,23 @@ describe("a target that calls make", function()
       assert.matches(shown, out, 1, true)
       assert.not_matches("jobserver", err, 1, true)
     end
+  end)
+end)
+
+describe("an object for libFuzzer", function()
+  it("is compiled again when one of its headers changes", function()
+    local folder = program.shell("mktemp -d"):match("[^\n]+")
+    local header = folder .. "/changed.h"
+    files.write(header, "")
+    for _, source in ipairs({ "src/io/lock", "spec/fuzz/harness/lua", "spec/fuzz/csv" }) do
+      local object = ("%s/obj/libfuzzer/%s.o"):format(folder, source)
+      program.shell(("mkdir -p $(dirname %s)"):format(object))
+      files.write((object:gsub("o$", "d")), ("%s: %s\n"):format(object, header))
+      files.write(object, "")
+      local make = ("env -u MAKEFLAGS -u MAKELEVEL make -n BUILD=%s %%s %s"):format(folder, object)
+      assert.not_matches("CLANG", (program.shell(make:format(""))), 1, true)
+      assert.matches("CLANG", (program.shell(make:format("-W " .. header))), 1, true)
+    end
+    program.shell("rm -r " .. program.quote(folder))
   end)
 end)
