@@ -285,9 +285,9 @@ LpStatus lp_ipu_holder(LpMachine *m, int64_t ipu, bool *held, LpHolder *out,
                        LpErr *e)
 {
     char record[LP_IPU_RECORD];
-    struct flock l = range(F_WRLCK, ipu, 1);
     *held = false;
     LP_TRY(check_range(ipu, 1, e));
+    struct flock l = range(F_WRLCK, ipu, 1);
     if (m->held[ipu])
         l.l_pid = m->pid;
     else if (fcntl(m->fd, F_GETLK, &l) != 0)

@@ -245,6 +245,16 @@ describe("the simulated machine", function()
     assert.equal(("/tmp/lupine-%d/ipus"):format(core.devices.user()), devices.path())
   end)
 
+  it("refuses IPUs that no machine has", function()
+    local m = core.devices.open(folder)
+    for _, ipu in ipairs({ math.maxinteger, math.mininteger, -1, core.devices.most_ipus }) do
+      raises("IndexError", "no machine has 1 IPUs from", function() m:holder(ipu) end)
+      raises("IndexError", "no machine has 1 IPUs from", function()
+        m:take(ipu, 1, "a.lua")
+      end)
+    end
+  end)
+
   it("is left alone by forked workers", function()
     local mine = devices.attach({ ipus = 1 })
     local worker = core.start_worker(function(channel)
