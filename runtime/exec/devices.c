@@ -1,6 +1,10 @@
-/* The table of IPUs; see devices.h. POSIX locks belong to a process and fall
- * with the first descriptor of the file that it closes: a process opens a table
- * once. They do not tell apart who within the process has an IPU: held[] does.
+/* The table of IPUs; see devices.h. The locks belong to the open file, not to
+ * the process: they stay when somebody else here opens the table and closes
+ * it, and fall when the last descriptor of the open file is closed. A process
+ * opens a table once, and held[] says which IPUs it has taken, as its own locks
+ * do not keep it out. A forked process has the parent's open file: it closes
+ * that at once, so that it neither holds nor releases anything, and opens the
+ * table anew if it wants IPUs. Sources: fcntl(2), pthread_atfork(3).
  *
  * A record is text, for whoever looks into the file:
  *   pid 4711 ipus 4 2 script train.lua
@@ -11,6 +15,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +30,8 @@
 
 struct LpMachine {
     LpMachine *next;
-    int refs, fd;
-    pid_t pid; /* who opened it */
+    int refs;
+    int fd; /* -1: of the process that forked this one */
     dev_t dev;
     ino_t ino;
     char *path;
@@ -108,7 +113,7 @@ static void write_records(const LpMachine *m, int64_t first, int64_t count,
                           const char *script)
 {
     char record[LP_IPU_RECORD];
-    fill_record(record, m->pid, first, count, script);
+    fill_record(record, getpid(), first, count, script);
     for (int64_t i = first; i < first + count; i++)
         if (pwrite(m->fd, record, sizeof record, i * LP_IPU_RECORD) < 0)
             return;
@@ -151,7 +156,7 @@ static LpStatus open_folder(const char *folder, int *out, LpErr *e)
 static LpMachine *find(dev_t dev, ino_t ino)
 {
     LpMachine *m = machines;
-    while (m && (m->pid != getpid() || m->dev != dev || m->ino != ino))
+    while (m && (m->fd < 0 || m->dev != dev || m->ino != ino))
         m = m->next;
     return m;
 }
@@ -178,7 +183,6 @@ static LpMachine *new_machine(const char *folder)
         return NULL;
     m->fd = -1;
     m->refs = 1;
-    m->pid = getpid();
     m->path = lp_alloc(n);
     if (!m->path) {
         lp_free(m);
@@ -190,10 +194,30 @@ static LpMachine *new_machine(const char *folder)
     return m;
 }
 
+/* In a forked process. */
+static void close_inherited(void)
+{
+    for (LpMachine *m = machines; m; m = m->next) {
+        if (m->fd >= 0)
+            close(m->fd);
+        m->fd = -1;
+    }
+}
+
+static LpStatus watch_forks(LpErr *e)
+{
+    static bool watched;
+    if (!watched && pthread_atfork(NULL, NULL, close_inherited) != 0)
+        return lp_no_memory(e);
+    watched = true;
+    return LP_OK;
+}
+
 LpStatus lp_machine_open(const char *folder, LpMachine **out, LpErr *e)
 {
     struct stat st;
     int fd = -1;
+    LP_TRY(watch_forks(e));
     LP_TRY(open_folder(folder, &fd, e));
     bool there = fstatat(fd, TABLE, &st, AT_SYMLINK_NOFOLLOW) == 0;
     LpMachine *m = there ? find(st.st_dev, st.st_ino) : NULL;
@@ -245,8 +269,13 @@ static struct flock range(short type, int64_t first, int64_t count)
                           .l_len = (off_t)(count * LP_IPU_RECORD)};
 }
 
-static LpStatus check_range(int64_t first, int64_t count, LpErr *e)
+static LpStatus check(const LpMachine *m, int64_t first, int64_t count,
+                      LpErr *e)
 {
+    LP_FAIL_IF(m->fd < 0, e, LP_E_OS,
+               "the table of IPUs: %s was opened before this process was "
+               "forked; open it anew",
+               m->path);
     LP_FAIL_IF(first < 0 || count < 1 || first > LP_MOST_MACHINE_IPUS ||
                    count > LP_MOST_MACHINE_IPUS - first,
                e, LP_E_INDEX, "no machine has %" PRId64 " IPUs from %" PRId64,
@@ -258,12 +287,12 @@ LpStatus lp_ipus_take(LpMachine *m, int64_t first, int64_t count,
                       const char *script, bool *taken, LpErr *e)
 {
     *taken = false;
-    LP_TRY(check_range(first, count, e));
+    LP_TRY(check(m, first, count, e));
     for (int64_t i = first; i < first + count; i++)
         if (m->held[i])
             return LP_OK;
     struct flock l = range(F_WRLCK, first, count);
-    if (fcntl(m->fd, F_SETLK, &l) != 0)
+    if (fcntl(m->fd, F_OFD_SETLK, &l) != 0)
         return errno == EAGAIN || errno == EACCES ? LP_OK : fail_os(m->path, e);
     memset(&m->held[first], true, (size_t)count);
     write_records(m, first, count, script);
@@ -273,11 +302,11 @@ LpStatus lp_ipus_take(LpMachine *m, int64_t first, int64_t count,
 
 void lp_ipus_give_back(LpMachine *m, int64_t first, int64_t count)
 {
-    if (m->pid != getpid())
+    if (m->fd < 0)
         return;
     write_records(m, first, count, NULL);
     struct flock l = range(F_UNLCK, first, count);
-    (void)fcntl(m->fd, F_SETLK, &l); /* giving back cannot fail */
+    (void)fcntl(m->fd, F_OFD_SETLK, &l); /* giving back cannot fail */
     memset(&m->held[first], false, (size_t)count);
 }
 
@@ -286,20 +315,19 @@ LpStatus lp_ipu_holder(LpMachine *m, int64_t ipu, bool *held, LpHolder *out,
 {
     char record[LP_IPU_RECORD];
     *held = false;
-    LP_TRY(check_range(ipu, 1, e));
+    *out = (LpHolder){0};
+    LP_TRY(check(m, ipu, 1, e));
     struct flock l = range(F_WRLCK, ipu, 1);
-    if (m->held[ipu])
-        l.l_pid = m->pid;
-    else if (fcntl(m->fd, F_GETLK, &l) != 0)
+    if (!m->held[ipu] && fcntl(m->fd, F_OFD_GETLK, &l) != 0)
         return fail_os(m->path, e);
-    else if (l.l_type == F_UNLCK)
+    if (!m->held[ipu] && l.l_type == F_UNLCK)
         return LP_OK;
     *held = true;
     ssize_t n = pread(m->fd, record, sizeof record, ipu * LP_IPU_RECORD);
-    bool known = n > 0 && lp_ipu_record_read(record, (size_t)n, out);
-    if (!known || (l.l_pid > 0 && l.l_pid != out->pid))
-        *out = (LpHolder){0};
-    out->pid = l.l_pid > 0 ? l.l_pid : out->pid;
+    if (n > 0)
+        (void)lp_ipu_record_read(record, (size_t)n, out);
+    if (m->held[ipu] && out->pid != getpid())
+        *out = (LpHolder){.pid = getpid()};
     return LP_OK;
 }
 

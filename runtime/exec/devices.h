@@ -1,10 +1,10 @@
 /* The IPUs of the simulated machine, which all processes of a user share.
  *
  * A table, one file in a folder that only its user may enter, has a record of
- * 256 bytes an IPU. Who holds IPUs has a lock (POSIX) on the bytes of their
- * records: a group is taken as a whole or not at all, and a process that ends,
- * however it does, has given back what it held. What the records say is for
- * messages: whose lock it is, the system knows. */
+ * 256 bytes an IPU. Who holds IPUs has a lock on the bytes of their records: a
+ * group is taken as a whole or not at all, and a process that ends, however it
+ * does, has given back what it held. Whether an IPU is free, the locks say; who
+ * has it, only the records, for messages. */
 #ifndef LP_RUNTIME_EXEC_DEVICES_H
 #define LP_RUNTIME_EXEC_DEVICES_H
 
@@ -19,7 +19,7 @@ typedef struct LpMachine LpMachine;
 
 /* Who holds an IPU. */
 typedef struct LpHolder {
-    int64_t pid;                /* 0: of another container */
+    int64_t pid;                /* 0: not known */
     int64_t first, count;       /* the IPUs taken with it; 0, 0: not known */
     char script[LP_IPU_RECORD]; /* "" : not known; no control characters */
 } LpHolder;
@@ -35,7 +35,7 @@ const char *lp_machine_path(const LpMachine *m); /* of the table; borrowed */
  * the table says of who has them. */
 LpStatus lp_ipus_take(LpMachine *m, int64_t first, int64_t count,
                       const char *script, bool *taken, LpErr *e);
-/* In a forked process nothing: they are its parent's. */
+/* Nothing in a process that was forked since: they are its parent's. */
 void lp_ipus_give_back(LpMachine *m, int64_t first, int64_t count);
 /* *held: whether somebody has it, this process included. */
 LpStatus lp_ipu_holder(LpMachine *m, int64_t ipu, bool *held, LpHolder *out,
