@@ -16,8 +16,8 @@ local signatures = require("lupine.base.signatures")
 ---@field outputs torch.Tensor[]? what execute computed
 local CPU = class.new("CPU")
 
--- The last one made with an ID: what a program that comes from a file asks for.
-local made = setmetatable({}, { __mode = "v" })
+-- All that there are.
+local made = setmetatable({}, { __mode = "k" })
 
 local function callable(value)
   local mt = getmetatable(value)
@@ -53,7 +53,7 @@ function CPU:init(...)
   if require("torch.nn").Module:is(layer_to_call) then
     layer_to_call:requires_grad_(false)
   end
-  made[ID] = self
+  made[self] = true
 end
 
 signatures.note(CPU, "CPU(layer_to_call, ID)", 1)
@@ -162,14 +162,63 @@ end
 
 local M = { CPU = CPU }
 
---- The functions of the CPU ops of this process, by ID: for a session of a step
---- that was not traced here.
----@type table<string, function>
-M.functions = setmetatable({}, { __index = function(_, id)
-  local cpu = made[id]
-  return cpu and function(list)
-    return (results(cpu, list))
+-- ---- of a program that comes from a file ---------------------------------------------
+
+-- Those with the ID in a value: itself, or what plain tables have.
+local function gather(value, id, found, seen)
+  if CPU:is(value) then
+    found[value] = value._ID == id or nil
+  elseif type(value) == "table" and getmetatable(value) == nil and not seen[value] then
+    seen[value] = true
+    for _, child in pairs(value) do
+      gather(child, id, found, seen)
+    end
   end
-end })
+end
+
+local function of_model(model, id)
+  local found, seen = {}, {}
+  for _, module in ipairs(model:modules()) do
+    gather(rawget(module, "_fields"), id, found, seen)
+  end
+  return found
+end
+
+-- Of the whole process, without those that nothing refers to any more.
+local function of_process(id)
+  collectgarbage() -- what programs refer to is there until they are collected
+  collectgarbage()
+  local found = {}
+  for cpu in pairs(made) do
+    found[cpu] = cpu._ID == id or nil
+  end
+  return found
+end
+
+local function find(model, id)
+  local found, where = of_model(model, id), "of the model"
+  if not next(found) then
+    found, where = of_process(id), "outside the model's fields"
+  end
+  local cpu = next(found)
+  errors.check(not cpu or next(found, cpu) == nil, "Error", "several CPU ops %s have the ID '%s', "
+    .. "and the program calls one of them: give each an ID of its own", where, id)
+  return cpu
+end
+
+--- The functions of CPU ops by ID, for a session of a step that was not traced
+--- here: those in fields of the model's modules, or else any of this process.
+--- Asking for an ID that several have is an error (poptorch.Error).
+---@param model torch.nn.Module
+---@return table<string, function>
+function M.functions_of(model)
+  return setmetatable({}, { __index = function(functions, id)
+    local cpu = find(model, id)
+    functions[id] = cpu and function(list)
+      return (results(cpu, list))
+    end
+    return rawget(functions, id)
+  end })
+end
 
 return M

@@ -9,11 +9,11 @@ local session = require("lupine.session")
 local torch = require("torch")
 local nn = torch.nn
 
-local function model(fn, forward)
+local function model(fn, forward, id)
   local Model = nn.Module:extend("Model")
   function Model:init()
     self.fc = nn.Linear(2, 2)
-    self.cpu = poptorch.CPU(fn, "op")
+    self.cpu = poptorch.CPU(fn, id or "op")
   end
   Model.forward = forward or function(self, x)
     return self.cpu(x)
@@ -400,10 +400,56 @@ describe("a program with CPU ops", function()
     end)
     exec:answer({ op = function(list) return { list[1] * 5 } end })
     helper.near(exec:run(inputs, {})[outputs], x * 5)
-    local kept <const> = poptorch.CPU(function(a) return a + 7 end, "op")
-    exec:answer(require("poptorch.cpu").functions)
+    exec:answer(require("poptorch.cpu").functions_of(model(function(a) return a + 7 end)))
     helper.near(exec:run(inputs, {})[outputs], x + 7)
-    assert(kept)
+  end)
+
+  describe("of a file", function()
+    local path
+
+    local function filed(forward)
+      return model(double, forward, "filed")
+    end
+
+    before_each(function()
+      path = os.tmpname()
+      poptorch.inferenceModel(filed()):compileAndExport(path, x, { export_model = false })
+    end)
+
+    after_each(function()
+      os.remove(path)
+    end)
+
+    local function load(m)
+      local inference = poptorch.inferenceModel(m)
+      inference:loadExecutable(path)
+      return inference
+    end
+
+    it("calls those of its own model", function()
+      local m = filed(function(self, a) return self.inner.list[1].op(a) end)
+      m.cpu = nil
+      m.inner = nn.Module()
+      m.inner.list = { { op = poptorch.CPU(function(a) return a * 3 end, "filed") } }
+      local others = { filed(), filed() }
+      helper.near(load(m)(x), x * 3)
+      m.inner.other = poptorch.CPU(double, "filed")
+      local e = helper.raises("Error", "several CPU ops of the model have the ID 'filed'",
+        function() load(m) end)
+      assert(e.message:find(path, 1, true), e.message)
+      assert(others)
+    end)
+
+    it("calls the only one that there is, never one of several", function()
+      local op = poptorch.CPU(function(a) return a * 5 end, "filed")
+      local m = filed(function(_, a) return op(a) end)
+      m.cpu = nil
+      helper.near(load(m)(x), x * 5)
+      local other <const> = filed()
+      helper.raises("Error", "several CPU ops outside the model's fields have the ID 'filed'",
+        function() load(m) end)
+      assert(other)
+    end)
   end)
 
   it("says what is wrong in the types of a text", function()

@@ -254,7 +254,7 @@ local function open(s, file, data, where)
   local vars, by_name = session.index(step)
   spec.tensors = own.tensors_of(s)
   groups.adopt(s, vars, spec.tensors.parameter)
-  spec.calls = cpu.functions
+  spec.calls = cpu.functions_of(s.model)
   spec.seed = s.options.random_seed or require("torch").initial_seed()
   function spec.place(report)
     return attaching.place(s, rules.target(s.options), report)
