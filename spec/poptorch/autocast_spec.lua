@@ -291,6 +291,22 @@ describe("scopes", function()
     assert.equal(f32, m:mm(m).dtype)
   end)
 
+  it("of modules end with a forward that fails, and with it those around", function()
+    local inner = models.of(function(_, x) return x:mm(torch.ones(7, 7)) end):autocast(false)
+    local outer = models.of(function(self, x)
+      poptorch.autocast()
+      return self.inner(x:mm(x))
+    end)
+    outer.inner = inner
+    raises("RuntimeError", nil, function()
+      poptorch.inferenceModel(outer:autocast())(m)
+    end)
+    assert.is_nil((core.autocast()))
+    assert.is_nil(require("torch.casts").composed)
+    assert.equal(f32, m:mm(m).dtype)
+    assert.equal(f32, types(function(_, x) return x:mm(x) end, nil, m))
+  end)
+
   it("are no scopes of torch.autocast, which goes on around them", function()
     local seen
     local y = torch.autocast("cpu", function()
