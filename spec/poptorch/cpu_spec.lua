@@ -115,6 +115,29 @@ describe("a CPU op", function()
     assert.equal(3 + 2 * 5, n)
   end)
 
+  it("runs as often as it is called, in this order, whatever uses its results", function()
+    local seen = {}
+    local options = poptorch.Options():deviceIterations(2):replicationFactor(4)
+    local inference = infer(function(a)
+      seen[#seen + 1] = a:sum():item()
+      return a
+    end, function(self, a)
+      self.cpu(a)
+      self.cpu(a)
+      self.cpu(torch.ones(1) * 100)
+      return a + 1
+    end, options)
+    local data = torch.arange(8):to(torch.float32):reshape(8, 1)
+    inference:compile(data)
+    seen = {}
+    helper.near(inference(data), data + 1)
+    local want = {}
+    for i = 0, 7 do
+      table.move({ i, i, 100 }, 1, 3, #want + 1, want)
+    end
+    assert.same(want, seen)
+  end)
+
   it("gives results of other sizes and types, as one list if it is one", function()
     local inference = infer(function(a)
       local values, order = a:sort(1, { descending = true })
@@ -402,6 +425,20 @@ describe("a program with CPU ops", function()
     helper.near(exec:run(inputs, {})[outputs], x * 5)
     exec:answer(require("poptorch.cpu").functions_of(model(function(a) return a + 7 end)))
     helper.near(exec:run(inputs, {})[outputs], x + 7)
+  end)
+
+  it("is asked for those in loops and branches, too", function()
+    for _, forward in ipairs({ function(self, a)
+      return poptorch.for_loop(3, function(b) return self.cpu(b) end, { a })[1]
+    end, function(self, a)
+      return poptorch.cond(a:sum():gt(0), function(b) return b end, { a },
+        function(b) return self.cpu(b) end, { a })[1]
+    end }) do
+      local s = opened(function() infer(double, forward)(x) end)
+      local exec = core.step_parse(s.exec:step():text("step")):compile({})
+      helper.raises("Error", "calls the host's function 'op', and there is no function",
+        function() exec:answer({}) end)
+    end
   end)
 
   describe("of a file", function()
