@@ -61,7 +61,7 @@ end
 -- The program of a complete one, which was stored with its report.
 local function lower_stored(step, compile, spec)
   stored.bind(step, (index(step)), spec)
-  local program = core.lower(step, { replicas = compile.replicas, host = compile.host })
+  local program = core.lower(step, { host = compile.host })
   return program, stored.report(spec.executable, step, compile.system)
 end
 

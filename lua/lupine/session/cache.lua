@@ -113,8 +113,18 @@ local function load(path, step, compile)
   errors.check(not why, "ValueError", "%s", why)
   local complete = stored.parse(file)
   take_data(complete, step)
-  local program = core.lower(complete, { replicas = compile.replicas, host = compile.host })
+  local program = core.lower(complete, { host = compile.host })
   return program, stored.report(file, complete, compile.system), complete
+end
+
+-- pcall, but for what is no fault of the cache.
+local function try(fn, ...)
+  local got = table.pack(pcall(fn, ...))
+  if not got[1] and (errors.classes.KeyboardInterrupt:is(got[2])
+    or errors.classes.OutOfMemoryError:is(got[2])) then
+    error(got[2], 0)
+  end
+  return table.unpack(got, 1, got.n)
 end
 
 -- {program, report, step}, or nil and why not.
@@ -125,7 +135,7 @@ local function look_up(cache, key, step, compile)
     return nil, #versions == 0 and "nothing is stored"
       or "stored by another version only: " .. table.concat(versions, ", ")
   end
-  local found = table.pack(pcall(load, path, step, compile))
+  local found = table.pack(try(load, path, step, compile))
   if found[1] then
     return { table.unpack(found, 2, 4) }
   end
@@ -141,11 +151,8 @@ local function unusable(cache, e)
 end
 
 local function lock(cache, key)
-  local ok, held = pcall(core.lock_file, file_of(cache, key) .. ".lock")
+  local ok, held = try(core.lock_file, file_of(cache, key) .. ".lock")
   if not ok then
-    if errors.classes.KeyboardInterrupt:is(held) then
-      error(held, 0)
-    end
     unusable(cache, held)
   end
   cache.log("debug", "executable cache: cache file locked, %s", key)
@@ -154,7 +161,7 @@ end
 
 local function store(cache, key, step, report)
   local path = file_of(cache, key)
-  local ok, e = pcall(stored.write, path, stored.texts_of(step, report), {})
+  local ok, e = try(stored.write, path, stored.texts_of(step, report), {})
   if ok then
     cache.log("info", "executable cache: compiled and stored as %s", path)
   else

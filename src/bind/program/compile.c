@@ -396,21 +396,18 @@ static int compile(lua_State *L)
     return 2;
 }
 
-/* core.lower(step, {replicas=, host={…}}) -> program: of a complete step, the
- * half of core.compile that is this machine's. The other keys say nothing. */
+/* core.lower(step, {host={…}}) -> program: of a complete step, the half of
+ * core.compile that is this machine's. */
 static int lower(lua_State *L)
 {
     LpErr e = {0};
-    LpTraining t;
-    LpCotangents c;
     LpProgram *p = NULL;
     LpStep *s = lp_check_step(L);
-    luaL_checkstack(L, 40, NULL);
-    LpCompileSpec spec = read_spec(L, s, &t, &c);
+    luaL_checktype(L, 2, LUA_TTABLE);
     lua_getfield(L, 2, "host");
     LpHostOptions host = read_host_options(L, lua_gettop(L));
     LpBox *b = lp_new_box(L, &program_class);
-    lp_must(L, lp_compile_host(s, &spec.topology, &host, &p, &e), &e);
+    lp_must(L, lp_compile_host(s, NULL, &host, &p, &e), &e);
     b->p = p;
     return 1;
 }
