@@ -1,5 +1,6 @@
 -- The cache of executables as options and environment ask for it.
 local core = require("lupine.core")
+local custom_ops = require("spec.support.custom_ops")
 local files = require("spec.support.files")
 local helper = require("spec.helper")
 local nn = require("torch.nn")
@@ -148,5 +149,33 @@ describe("executable caching", function()
     assert.equal("", err)
     assert.matches("by 8 processes, 0 failed", out)
     assert.equal(0, code)
+  end)
+
+  it("compiles anew for another build of a custom operator's library", function()
+    local script = program.temporary([[
+      local poptorch, torch = require("poptorch"), require("torch")
+      torch.ops.load_library(arg[1])
+      local Net = torch.nn.Module:extend("Net")
+      function Net:forward(x)
+        return poptorch.custom_op({ x }, "LeakyRelu", "com.acme", 1, { x }, { alpha = 0.5 })[1]
+      end
+      poptorch.setLogLevel("INFO")
+      poptorch.inferenceModel(Net(),
+        poptorch.Options():enableExecutableCaching(arg[2]))(torch.ones(2))
+    ]])
+    local builds = {}
+    for i, more in ipairs({ "", "-O3 -fno-inline -DSPEC" }) do
+      local library, made = custom_ops.compile("examples/custom_op/leaky_relu.c", more)
+      builds[i] = { library, made }
+    end
+    for i, want in ipairs({ "miss", "hit", "miss", "hit" }) do
+      local _, log = program.run({ script, builds[(i + 1) // 2][1], folder })
+      assert.truthy(log:find("executable cache: " .. want, 1, true), log)
+    end
+    assert.equal(2, entries())
+    for _, build in ipairs(builds) do
+      custom_ops.remove(build[2])
+    end
+    os.remove(script)
   end)
 end)

@@ -89,6 +89,8 @@ describe("a custom operator", function()
   it("is listed with its library", function()
     for _, op in ipairs(core.custom_ops()) do
       if op.name == "AddVecScalarMulFloat" then
+        assert.equal("integer", math.type(op.hash))
+        op.hash = nil
         assert.same({ domain = "test.poptorch", name = "AddVecScalarMulFloat", version = 1,
           inputs = 1, outputs = 1, gradient = false, library = "libtest_ops.so",
           attributes = { { name = "vec", kind = "floats" },

@@ -7,9 +7,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/mem.h"
+#include "src/base/xxh3.h"
+#include "src/io/file.h"
 #include "src/ops/custom/registry.h"
 
 typedef const lupine_library *Table(void);
+
+static LpStatus hash_file(const char *path, uint64_t *hash, LpErr *e)
+{
+    FILE *f;
+    int64_t size;
+    LP_TRY(lp_file_open(path, &f, &size, e));
+    void *bytes = lp_alloc((size_t)size);
+    LpStatus s =
+        bytes ? lp_file_read(f, path, bytes, (size_t)size, "the library", e)
+              : lp_no_memory(e);
+    if (s == LP_OK)
+        *hash = lp_xxh3(bytes, (size_t)size);
+    lp_free(bytes);
+    fclose(f);
+    return s;
+}
 
 static LpStatus take(void *handle, const char *path, LpErr *e)
 {
@@ -21,7 +40,10 @@ static LpStatus take(void *handle, const char *path, LpErr *e)
                "operators have to be written for lupine/custom_op.h",
                path);
     memcpy(&table, &symbol, sizeof table);
-    LpStatus s = lp_custom_register(table(), path, &why);
+    uint64_t hash;
+    LpStatus s = hash_file(path, &hash, &why);
+    if (s == LP_OK)
+        s = lp_custom_register(table(), path, hash, &why);
     LP_FAIL_IF(s != LP_OK, e, s, "load_library: %.250s: %.440s", path, why.msg);
     return LP_OK;
 }

@@ -45,6 +45,17 @@ local function canonical(value, out)
   out[#out + 1] = "}"
 end
 
+-- What is in the libraries that a step names, whose costs are in its report.
+local function libraries_of(text)
+  local found = {}
+  for _, op in ipairs(core.custom_ops()) do
+    if text:find(('library="%s"'):format(op.library), 1, true) then
+      found[op.library] = op.hash
+    end
+  end
+  return found
+end
+
 -- How the host runs a program, and who watches, changes nothing in it.
 local APART = { host = true, progress = true }
 
@@ -53,7 +64,8 @@ local APART = { host = true, progress = true }
 ---@param compile table core.compile's
 ---@return string
 function M.key(step, compile)
-  local rest, out = {}, { step:text("key") }
+  local text = step:text("key")
+  local rest, out = { libraries = libraries_of(text) }, { text }
   for name, value in pairs(compile) do
     if not APART[name] then
       rest[name] = value

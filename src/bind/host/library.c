@@ -34,12 +34,13 @@ static void push_op(lua_State *L, const LpCustomOp *c)
     lp_set_int(L, "outputs", c->op.n_out);
     lp_set_bool(L, "gradient", c->op.grad != NULL);
     lp_set_string(L, "library", c->library);
+    lp_set_int(L, "hash", (int64_t)c->hash);
     LP_PUSH_LIST(L, i, c->op.n_attrs, push_attr(L, &c->op.attrs[i]));
     lua_setfield(L, -2, "attributes");
 }
 
 /* {{domain=, name=, version=, inputs=, outputs=, gradient=, library=,
- * attributes = {{name=, kind=, fallback=}}}} of all that are loaded */
+ * hash=, attributes = {{name=, kind=, fallback=}}}} of all that are loaded */
 static int custom_ops(lua_State *L)
 {
     LP_PUSH_LIST(L, i, lp_n_custom_ops(), push_op(L, lp_custom_op((size_t)i)));

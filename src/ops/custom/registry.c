@@ -222,12 +222,13 @@ static bool copy_specs(LpCustomOp *c)
     return true;
 }
 
-static LpCustomOp *copy_op(const lupine_op *op, const char *library)
+static LpCustomOp *copy_op(const lupine_op *op, const char *library,
+                           uint64_t hash)
 {
     LpCustomOp *c = lp_arena_calloc(&all.mem, sizeof *c);
     if (!c)
         return NULL;
-    *c = (LpCustomOp){.op = *op, .library = library};
+    *c = (LpCustomOp){.op = *op, .library = library, .hash = hash};
     c->label = join(op->domain, op->name);
     c->op.domain = lp_arena_strdup(&all.mem, op->domain);
     c->op.name = lp_arena_strdup(&all.mem, op->name);
@@ -258,7 +259,8 @@ static LpStatus check_new(const lupine_library *l, LpErr *e)
     return LP_OK;
 }
 
-LpStatus lp_custom_register(const lupine_library *l, const char *file, LpErr *e)
+LpStatus lp_custom_register(const lupine_library *l, const char *file,
+                            uint64_t hash, LpErr *e)
 {
     if (l && is_there(l))
         return LP_OK;
@@ -270,7 +272,7 @@ LpStatus lp_custom_register(const lupine_library *l, const char *file, LpErr *e)
     bool ok = library && LP_GROW(all.table, all.cap_table, all.n_table);
     for (size_t i = 0; i < l->n_ops && ok; i++) {
         ok = LP_GROW(all.op, all.cap, n) &&
-             (all.op[n] = copy_op(&l->ops[i], library)) != NULL;
+             (all.op[n] = copy_op(&l->ops[i], library, hash)) != NULL;
         n++;
     }
     if (!ok)

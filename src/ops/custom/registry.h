@@ -11,16 +11,17 @@ typedef struct LpCustomOp {
     LpCustomSpecs specs;
     const char *label;   /* "com.acme.Cube" */
     const char *library; /* the file's name, without folders */
+    uint64_t hash;       /* XXH3 of the file when it was loaded */
 } LpCustomOp;
 
 /* Checks all of a library's table, which may be anything that memory can hold:
  * only what pointers that are not NULL point to is taken on trust. */
 LpStatus lp_custom_check(const lupine_library *l, LpErr *e);
 
-/* Takes over the operators of a table; all or none. `file` is for messages. A
- * table that is there already is left alone. */
+/* Takes over the operators of a table; all or none. `file` is for messages,
+ * `hash` that of its bytes. A table that is there already is left alone. */
 LpStatus lp_custom_register(const lupine_library *l, const char *file,
-                            LpErr *e);
+                            uint64_t hash, LpErr *e);
 
 /* An error says what is missing, and which library had it (`library`; "": that
  * is not known). */
