@@ -52,15 +52,6 @@ local function finish()
   end
 end
 
-local function pid()
-  local f = io.open("/proc/self/stat")
-  local id = f and f:read("n") or 0
-  if f then
-    f:close()
-  end
-  return math.tointeger(id)
-end
-
 -- The names of PVTI_OPTIONS.channels as a set; nil: all.
 local function wanted(channels)
   if channels == nil then
@@ -107,12 +98,13 @@ function M._begin(text)
   local dir = options.directory or "."
   errors.check(type(dir) == "string", "ValueError", "PVTI_OPTIONS: directory: expected a string")
   local channels = wanted(options.channels)
-  core.make_folder(dir)
-  local id = pid()
+  local made, e = pcall(core.make_folder, dir)
+  errors.check(made, "OSError", "PVTI_OPTIONS: directory: %s", not made and e.message or "")
+  local id = core.devices.process()
   local path = ("%s/%s_%d.pvti.json"):format(dir, os.date("%Y-%m-%d_%H-%M-%S"), id)
   local file, why = io.open(path, "w")
   trace = errors.check(file, "OSError", "PVTI_OPTIONS: %s", tostring(why))
-    and { file = file, channels = channels, pid = id }
+    and { file = file, channels = channels }
   M.active = true
   file:write("[\n", core.json_encode({ name = "clock", ph = "M", pid = id, tid = id,
     args = { monotonic = core.host.clock(), unix = os.time() } }))
@@ -134,7 +126,8 @@ local Tracepoint = class.new("Tracepoint")
 
 function Tracepoint.__close(self)
   if self.name and trace then
-    write({ ph = "X", cat = self.channel, name = self.name, pid = trace.pid, tid = trace.pid,
+    local id = core.devices.process() -- also a forked worker's
+    write({ ph = "X", cat = self.channel, name = self.name, pid = id, tid = id,
       ts = self.start * 1e6, dur = (core.host.clock() - self.start) * 1e6 })
   end
   self.name = nil

@@ -59,6 +59,28 @@ describe("poptorch.profiling", function()
     assert.is_true(outer.ts <= inner.ts and inner.ts + inner.dur <= outer.ts + outer.dur)
   end)
 
+  it("tells the process of each tracepoint, a worker's, too", function()
+    local path = begin()
+    local channel = profiling.Channel("MyApp")
+    local Data = torch.utils.data.Dataset:extend("Data")
+    function Data.__getitem__()
+      local _ <close> = channel:tracepoint("worker")
+      return torch.ones(1)
+    end
+    function Data.__len__()
+      return 1
+    end
+    do
+      local _ <close> = channel:tracepoint("main")
+      for _ in torch.utils.data.DataLoader(Data(), { num_workers = 1 }) do end
+    end
+    local e = events(path)
+    assert.equal(core.devices.process(), e["MyApp.main"].pid)
+    assert.are_not.equal(e["MyApp.main"].pid, e["MyApp.worker"].pid)
+    assert.matches("^PVTI_OPTIONS: directory", helper.raises("OSError", profiling._begin,
+      '{"enable": "true", "directory": "/proc/none"}').message)
+  end)
+
   it("does nothing unless it is asked to", function()
     for _, options in ipairs({ "", "{}", '{"enable": "false"}' }) do
       assert.is_nil(profiling._begin(options))
