@@ -114,6 +114,9 @@ describe("the training loop", function()
   setup(function()
     got = run("training_loop")
   end)
+  teardown(function() -- its IPUs are free again
+    got = nil
+  end)
 
   it("needs a tenth of the calls on the IPU", function()
     assert.truthy(got.text:find("ipu: 200 calls", 1, true))
