@@ -7,8 +7,6 @@ local nn = require("torch.nn")
 local poptorch = require("poptorch")
 local torch = require("torch")
 
-poptorch.setLogLevel("OFF")
-
 local path = os.tmpname()
 local load = file(poptorch.load)
 
