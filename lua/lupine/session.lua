@@ -352,9 +352,7 @@ function Session:run(tensors, synthetic)
   end
   local fed = synthetic and self.made_up or streams.feed(s, tensors)
   local trap = faults.arm(self)
-  self.running = true
   local ok, got = pcall(self.exec.run, self.exec, fed, s.modes)
-  self.running = false
   if self.training then -- what a run finished that was cut short has taken effect
     self.exec:mark()
     self.exec:mark("states")

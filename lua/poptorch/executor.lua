@@ -202,7 +202,9 @@ function methods.destroy(self)
   s.session:settle()
   if s.training then
     state.release(s)
-    wrapped[s.model] = not rawequal(wrapped[s.model], self) and wrapped[s.model] or nil
+  end
+  if rawequal(wrapped[s.model], self) then
+    wrapped[s.model] = nil
   end
   s.session:close()
   s.session = nil

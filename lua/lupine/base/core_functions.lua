@@ -14,7 +14,7 @@ compile(Step step, Any spec) -> (Plan plan, Program program)
   -- options of core.plan), host={…}, progress=function (called with each part that is done).
   -- program:executor() runs it, plan:report() tells what it costs.
 lower(Step step, Any spec) -> Program
-  -- The program of a complete step; of compile's spec it reads replicas and host.
+  -- The program of a complete step; of compile's spec it reads host.
 plan(Step step, Any options, Any placement=None) -> Plan
   -- What a completed step takes on the simulated system. options: chip=, strategy=, …; a
   -- placement is {nodes = list} or {places = list} of {ipu=, stage=, phase=}. plan:report(),

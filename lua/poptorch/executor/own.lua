@@ -22,7 +22,7 @@ end
 ---@return table
 function M.idle(executor, what)
   local s = rawget(executor, KEY)
-  errors.check(not (s.session and s.session.running), "Error",
+  errors.check(not (s.session and s.session.exec:running()), "Error",
     "%s: the model is running: a CPU op may not change the executor that runs it", what)
   return s
 end

@@ -291,6 +291,7 @@ static int exec_trap(lua_State *L)
 }
 
 /* exec:finished() -> device iterations of the last run that took effect */
+LP_GETTER(exec_running, boolean, lp_exec_running(check_exec(L)))
 LP_GETTER(exec_finished, integer, lp_exec_finished(check_exec(L)))
 
 /* exec:step() -> the complete step that it runs */
@@ -454,6 +455,7 @@ static const luaL_Reg exec_methods[] = {{"read", exec_read},
                                         {"pulls", exec_pulls},
                                         {"unmirror", exec_unmirror},
                                         {"trap", exec_trap},
+                                        {"running", exec_running},
                                         {"finished", exec_finished},
                                         {"profile", lp_exec_profile_method},
                                         {"close", exec_gc},
