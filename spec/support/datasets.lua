@@ -1,5 +1,6 @@
 --- Data sets that specs of loaders share.
 local D = require("torch.utils.data")
+local torch = require("torch")
 
 local M = {}
 
@@ -18,6 +19,21 @@ function M.Count:__iter__()
       return i
     end
   end
+end
+
+--- Numbers(n, sample): sample(i) of 0 … n - 1, torch.tensor unless given.
+M.Numbers = D.Dataset:extend("Numbers")
+
+function M.Numbers:init(n, sample)
+  self.n, self.sample = n, sample or torch.tensor
+end
+
+function M.Numbers:__len__()
+  return self.n
+end
+
+function M.Numbers:__getitem__(i)
+  return self.sample(i)
 end
 
 return M

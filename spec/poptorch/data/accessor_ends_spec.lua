@@ -1,27 +1,13 @@
 -- How an AsynchronousDataAccessor ends: errors and deaths reach the consumer,
 -- and no process and no memory is left, however it ends.
 local helper = require("spec.helper")
+local Numbers = require("spec.support.datasets").Numbers
 local poptorch = require("poptorch")
 local processes = require("spec.support.processes")
 local program = require("spec.support.program")
 local torch = require("torch")
-local D = torch.utils.data
 local Accessor, Mode = poptorch.AsynchronousDataAccessor, poptorch.DataLoaderMode
 local raises = helper.raises
-
-local Numbers = D.Dataset:extend("Numbers")
-
-function Numbers:init(n, sample)
-  self.n, self.sample = n, sample or torch.tensor
-end
-
-function Numbers:__len__()
-  return self.n
-end
-
-function Numbers:__getitem__(i)
-  return self.sample(i)
-end
 
 local function exhaust(source)
   for _ in source do -- luacheck: ignore

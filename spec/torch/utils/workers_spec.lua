@@ -1,23 +1,10 @@
 -- Worker processes of a DataLoader: order, random numbers, errors, deaths.
 local helper = require("spec.helper")
+local Numbers = require("spec.support.datasets").Numbers
 local processes = require("spec.support.processes")
 local torch = require("torch")
 local D = torch.utils.data
 local children, settled = processes.children, processes.settled
-
-local Numbers = D.Dataset:extend("Numbers")
-
-function Numbers:init(n, sample)
-  self.n, self.sample = n, sample
-end
-
-function Numbers:__len__()
-  return self.n
-end
-
-function Numbers:__getitem__(i)
-  return self.sample(i)
-end
 
 local function all(loader)
   local out = {}
