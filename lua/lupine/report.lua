@@ -17,8 +17,9 @@ local Report = class.new("Report")
 local stored_of = setmetatable({}, { __mode = "k" })
 
 ---@param plan userdata?
----@param stored? {figures: table, summary: string, plan: fun(): userdata} in place of
----  the plan: what was said of it before, and what makes it again if it is asked for
+---@param stored? {figures: table, summary: string, schedule: function, plan: function}
+---  in place of the plan: what was said of it before; `schedule` gives the figures' part of
+---  that name and `plan` makes the plan again, when they are asked for
 function Report:init(plan, stored)
   for k, v in pairs(stored and stored.figures or plan:report()) do
     self[k] = v
@@ -28,25 +29,30 @@ function Report:init(plan, stored)
 end
 
 function Report.__index(self, key)
-  if key == "plan" and stored_of[self] then
-    self.plan = stored_of[self].plan()
-    return self.plan
+  local later = (key == "plan" or key == "schedule") and stored_of[self]
+  if later then
+    self[key] = later[key]()
+    return self[key]
   end
   return Report[key]
 end
 
---- What Report(nil, …) takes, but for `plan`: plain data.
+--- The figures, all of them, and the summary: plain data.
 ---@return {figures: table, summary: string}
 function Report:stored()
   local s = stored_of[self]
-  return s and { figures = s.figures, summary = s.summary }
-    or { figures = self.plan:report(), summary = self.plan:text() }
+  if not s then
+    return { figures = self.plan:report(), summary = self.plan:text() }
+  end
+  local figures = class.copy(s.figures)
+  figures.schedule = self.schedule
+  return { figures = figures, summary = s.summary }
 end
 
 --- The figures as text, laid out like Poplar's profile summary.
 ---@return string
 function Report:summary()
-  local text = self:stored().summary
+  local text = stored_of[self] and stored_of[self].summary or self.plan:text()
   if #self.no_effect > 0 then
     text = text .. "\nOptions without effect on these figures:\n  "
       .. table.concat(self.no_effect, "\n  ") .. "\n"

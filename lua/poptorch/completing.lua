@@ -298,26 +298,54 @@ local function remember(s)
   end
 end
 
+local OF_ONE = { param = true, tensor = true } -- a rule's parts that no other rule has
+
+-- Are they the same, but for the parameter that a rule is of?
+local function same_rule(a, b)
+  if type(a) ~= "table" or type(b) ~= "table" then
+    return a == b
+  end
+  for key, value in pairs(a) do
+    if not OF_ONE[key] and not same_rule(value, b[key]) then
+      return false
+    end
+  end
+  for key in pairs(b) do
+    if a[key] == nil and not OF_ONE[key] then
+      return false
+    end
+  end
+  return true
+end
+
+-- What of a rule can be read and stored.
+local function without_parameter(rule)
+  local out = class.copy(rule)
+  out.param, out.tensor = nil, nil
+  return out
+end
+
+local function index_of(known, rule)
+  for i = #known, 1, -1 do
+    if same_rule(known[i], rule) then
+      return i
+    end
+  end
+  known[#known + 1] = without_parameter(rule)
+  return #known
+end
+
 --- What a file of the executable has of the optimizer that it was compiled for:
---- its rules, and what of it is compiled in.
+--- its rules, each once, which one each parameter has, and what of it is compiled in.
 ---@param s table the executor's state
 ---@return table plain data
 function M.compiled_data(s)
-  local c, rules_only = s.compiled_optimizer, {}
+  local c, rules_once, params, of = s.compiled_optimizer, {}, {}, {}
   for i, rule in ipairs(s.updated) do
-    rules_only[i] = class.copy(rule)
-    rules_only[i].tensor = nil
+    params[i], of[i] = rule.param, index_of(rules_once, rule)
   end
-  return { rules = rules_only, kind = c.kind, native = c.native, groups = c.groups,
-    fields = c.fields, constants = c.constants }
-end
-
-local function rule_of(rule)
-  local known = {}
-  for key, value in pairs(rule) do
-    known[key] = key ~= "tensor" and value or nil
-  end
-  return shown_data(known)
+  return { rules = rules_once, params = params, of = of, kind = c.kind, native = c.native,
+    groups = c.groups, fields = c.fields, constants = c.constants }
 end
 
 --- The optimizer of an executor whose program was loaded, which must be one that
@@ -332,12 +360,17 @@ function M.check_loaded(s, data, where)
     "%s: the program was compiled for %s's %s, the optimizer is %s's %s", where,
     data.native and "torch.optim" or "poptorch.optim", data.kind,
     c.native and "torch.optim" or "poptorch.optim", c.kind)
-  errors.check(#data.rules == #s.updated, "Error", "%s: the program was compiled to update %d "
-    .. "parameters, this optimizer has %d of the model's", where, #data.rules, #s.updated)
+  errors.check(#data.params == #s.updated, "Error", "%s: the program was compiled to update %d "
+    .. "parameters, this optimizer has %d of the model's", where, #data.params, #s.updated)
   for i, rule in ipairs(s.updated) do
-    errors.check(rule_of(rule) == rule_of(data.rules[i]), "Error",
-      "%s: the program has another update of '%s': compiled %s, the optimizer's is %s", where,
-      rule.param, rule_of(data.rules[i]), rule_of(rule))
+    local stored = data.rules[data.of[i]]
+    errors.check(rule.param == data.params[i], "Error", "%s: the program updates '%s' where the "
+      .. "optimizer has '%s'", where, data.params[i], rule.param)
+    if not same_rule(rule, stored) then
+      errors.raise("Error", "%s: the program has another update of '%s': compiled %s, the "
+        .. "optimizer's is %s", where, rule.param, shown_data(stored),
+        shown_data(without_parameter(rule)))
+    end
   end
   c.groups, c.fields, c.constants = data.groups, data.fields, data.constants
   M.check_optimizer(s, s.optimizer, where)

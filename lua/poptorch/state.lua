@@ -184,20 +184,26 @@ local function hyper_of(s, group, name)
   return nil
 end
 
--- PopART's names: its plain SGD keeps the rate and the decay with all factors
--- in them.
+-- A group's two attributes, as PopART calls them: its plain SGD keeps the rate and
+-- the decay with all factors in them.
+local function attributes_of_group(s, group, plain)
+  local lr, decay = hyper_of(s, group, "lr"), hyper_of(s, group, "weight_decay")
+  if not plain then
+    return { learningRate = lr, weightDecay = decay }
+  end
+  local rate = lr * (1 - hyper_of(s, group, "dampening"))
+  return { weightDecayScaleFactor0 = 1 - rate * decay,
+    scaledLearningRate0 = rate / (hyper_of(s, group, "loss_scaling") or 1) } -- native: none
+end
+
 local function attributes(s)
-  local out = {}
+  local out, of = {}, { [true] = {}, [false] = {} }
   for _, rule in ipairs(s.updated) do
-    local lr, decay = hyper_of(s, rule.group, "lr"), hyper_of(s, rule.group, "weight_decay")
-    if rule.op == "popart_sgd_step" and not rule.inputs[3] then
-      local rate = lr * (1 - hyper_of(s, rule.group, "dampening"))
-      out["scaledLearningRate0___specific___" .. rule.param] =
-        rate / (hyper_of(s, rule.group, "loss_scaling") or 1) -- native ones have none
-      out["weightDecayScaleFactor0___specific___" .. rule.param] = 1 - rate * decay
-    else
-      out["learningRate___specific___" .. rule.param] = lr:clone()
-      out["weightDecay___specific___" .. rule.param] = decay:clone()
+    local plain = rule.op == "popart_sgd_step" and not rule.inputs[3]
+    local known = of[plain]
+    known[rule.group] = known[rule.group] or attributes_of_group(s, rule.group, plain)
+    for name, value in pairs(known[rule.group]) do
+      out[("%s___specific___%s"):format(name, rule.param)] = value:clone()
     end
   end
   local scale = hyper_of(s, 1, "loss_scaling")

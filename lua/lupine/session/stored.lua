@@ -3,13 +3,15 @@
 ---
 --- Such a file has texts and tensors. Of a session these are
 ---   step      the complete step (src/ir/step_text.c), without the data of its variables
----   report    what the simulated system said of it: figures and summary
+---   report    what the simulated system said of it: summary and figures
+---   schedule  the figures' part of that name: much text, read when it is asked for
 ---   session   what it was opened with: compile, anchors, output, input_groups, system
 ---   constant/N  data of the constant that is variable N
 --- and a front end adds its own. A text of data is JSON as torch.save has it.
 ---
 --- What a program needs of a CPU (layouts, kernels) is not in the file: a stored
 --- step is lowered again.
+local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local report = require("lupine.report")
@@ -111,7 +113,12 @@ end
 ---@param of lupine.Report
 ---@return table<string, string>
 function M.texts_of(step, of)
-  return { step = step:text("step"), report = M.encode(of:stored(), "report") }
+  local said = of:stored()
+  local figures = class.copy(said.figures)
+  figures.schedule = nil
+  return { step = step:text("step"),
+    schedule = M.encode({ schedule = said.figures.schedule }, "schedule"),
+    report = M.encode({ figures = figures, summary = said.summary }, "report") }
 end
 
 --- Texts and tensors of a session, without its weights and states.
@@ -198,9 +205,14 @@ function M.report(file, step, system)
   local said = M.data(file, "report")
   errors.check(type(said.figures) == "table" and type(said.summary) == "string", "ValueError",
     "%s: 'report' is damaged", file.path)
-  return report.Report(nil, { figures = said.figures, summary = said.summary, plan = function()
-    return core.plan(step, system)
-  end })
+  errors.check(file.texts.schedule, "ValueError", "%s: 'schedule' is missing", file.path)
+  return report.Report(nil, { figures = said.figures, summary = said.summary,
+    plan = function()
+      return core.plan(step, system)
+    end,
+    schedule = function()
+      return M.data(file, "schedule").schedule
+    end })
 end
 
 return M
