@@ -10,6 +10,7 @@ local arguments = require("lupine.base.arguments")
 local core = require("lupine.core")
 local show = require("lupine.show")
 local signatures = require("lupine.base.signatures")
+local tables = require("lupine.base.tables")
 
 local M = {}
 
@@ -173,15 +174,6 @@ local function definition(place, name, forms, suffix)
   return table.concat(lines, "\n")
 end
 
-local function sorted(t)
-  local names = {}
-  for name in pairs(t) do
-    names[#names + 1] = name
-  end
-  table.sort(names)
-  return names
-end
-
 -- name -> forms, of a surface.
 local function by_name(surface)
   local out, list = {}, core.form_list()
@@ -236,10 +228,10 @@ local function lua_function(place, name, f)
 end
 
 local function functions(out, place, forms, values)
-  for _, name in ipairs(sorted(forms)) do
+  for _, name in ipairs(tables.keys(forms)) do
     out[#out + 1] = definition(place, name, forms[name], forms[name].suffix)
   end
-  for _, name in ipairs(sorted(values)) do
+  for _, name in ipairs(tables.keys(values)) do
     if not forms[name] and type(values[name]) == "function" and name:find("^[%a_][%w_]*$")
       and not show.keywords[name] then
       out[#out + 1] = lua_function(place, name, values[name])
@@ -307,7 +299,7 @@ local function torch_file()
   functions(out, "Generator", forms, {})
   tensor_methods(out)
   out[#out + 1] = "---@class torch\nlocal torch = {}"
-  for _, name in ipairs(sorted(core.dtypes)) do
+  for _, name in ipairs(tables.keys(core.dtypes)) do
     out[#out + 1] = ("---@type torch.dtype\ntorch.%s = nil"):format(name)
   end
   forms = by_name(signatures.surfaces[1])

@@ -2,6 +2,7 @@
 local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local exists = require("lupine.base.exists")
 
 local M = {}
 
@@ -11,14 +12,6 @@ local PACKAGE = "dataset-fashion-mnist"
 --- Names of Fashion-MNIST's classes; class 0 is element 1.
 M.FASHION_MNIST_CLASSES = { "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal",
   "Shirt", "Sneaker", "Bag", "Ankle boot" }
-
-local function exists(path)
-  local f = io.open(path, "rb")
-  if f then
-    f:close()
-  end
-  return f ~= nil
-end
 
 -- Paths of the pictures and the labels; nil and what to install if one is
 -- missing.

@@ -7,6 +7,7 @@ local complete = require("lupine.complete")
 local enum = require("lupine.base.enum")
 local show = require("lupine.show")
 local signatures = require("lupine.base.signatures")
+local tables = require("lupine.base.tables")
 
 local function each_line(source)
   local file = source:sub(1, 1) == "@" and io.open(source:sub(2))
@@ -211,11 +212,9 @@ local function module(t, name)
   if type(t) ~= "table" or not loaded then
     return nil
   end
-  local names = {}
-  for key in next, t do
-    names[#names + 1] = type(key) == "string" and not key:find("^_") and key or nil
-  end
-  table.sort(names)
+  local names = tables.keys(t, function(key)
+    return type(key) == "string" and not key:find("^_")
+  end)
   return ("%s: a module of %d names:\n%s"):format(name, #names, wrapped(names, "  "))
 end
 

@@ -37,6 +37,7 @@
 local check = require("lupine.base.check")
 local devices = require("lupine.devices")
 local errors = require("lupine.base.errors")
+local tables = require("lupine.base.tables")
 
 local M = {}
 
@@ -74,12 +75,7 @@ local active = {} -- in the order in which they were injected
 -- ---- what was asked for ------------------------------------------------------------
 
 local function names_of(t)
-  local names = {}
-  for name in pairs(t) do
-    names[#names + 1] = name
-  end
-  table.sort(names)
-  return table.concat(names, ", ")
+  return table.concat(tables.keys(t), ", ")
 end
 
 local function one_of(allowed, value, where)

@@ -5,6 +5,7 @@ local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local ordered = require("torch.nn.ordered")
+local tables = require("lupine.base.tables")
 
 local M = {}
 
@@ -74,15 +75,10 @@ local function savez(where, compressed, file, ...)
   for i, x in ipairs(arrays) do
     names[i], tensors[i] = ("arr_%d"):format(i - 1), tensor(x, where)
   end
-  local unnamed, texts = #names, {}
-  for name in pairs(arrays) do
-    if type(name) == "string" then
-      texts[#texts + 1] = name
-    end
-  end
-  if not ordered.is_dict(arrays) then
-    table.sort(texts)
-  end
+  local unnamed = #names
+  local texts = tables.keys(arrays, function(name)
+    return type(name) == "string"
+  end)
   for _, name in ipairs(texts) do
     for i = 1, unnamed do
       errors.check(names[i] ~= name, "ValueError",

@@ -11,6 +11,7 @@ local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local tables = require("lupine.base.tables")
 
 ---@class lupine.Progress
 local Progress = class.new("Progress")
@@ -85,12 +86,8 @@ local function shown(value)
 end
 
 local function values_text(values)
-  local names, parts = {}, {}
-  for name in pairs(values) do
-    names[#names + 1] = name
-  end
-  table.sort(names)
-  for i, name in ipairs(names) do
+  local parts = {}
+  for i, name in ipairs(tables.keys(values)) do
     parts[i] = ("%s %s"):format(name, shown(values[name]))
   end
   return parts

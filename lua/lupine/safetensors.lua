@@ -4,6 +4,7 @@ local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local ordered = require("torch.nn.ordered")
+local tables = require("lupine.base.tables")
 
 local M = {}
 
@@ -30,13 +31,10 @@ end
 function M.save_file(tensors, filename, metadata)
   errors.check(type(tensors) == "table", "TypeError",
     "save_file: tensors: expected a table of Tensors by name, got %s", check.describe(tensors))
-  local names, values = {}, {}
-  for name in pairs(tensors) do
-    names[#names + 1] = check.string(name, "save_file: tensors: a name")
-  end
-  if not ordered.is_dict(tensors) then
-    table.sort(names)
-  end
+  local values = {}
+  local names = tables.keys(tensors, function(name)
+    return check.string(name, "save_file: tensors: a name") ~= nil
+  end)
   for i, name in ipairs(names) do
     local x = tensors[name]
     errors.check(core.is_tensor(x), "TypeError", "save_file: tensors['%s']: expected a Tensor, "

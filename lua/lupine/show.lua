@@ -1,21 +1,11 @@
 --- Values as text, for reading: tables sorted, cycles marked, long ones cut.
 --- An object whose metatable has __tostring or __name prints itself.
+local tables = require("lupine.base.tables")
+
 local M = {}
 
 --- Print options, settable: elements shown of one value, depth, columns.
 M.options = { threshold = 1000, depth = 6, width = 80 }
-
-local rank = { number = 1, string = 2, boolean = 3 }
-
-local function before(a, b)
-  local ra, rb = rank[type(a)] or 4, rank[type(b)] or 4
-  if ra ~= rb then
-    return ra < rb
-  elseif ra <= 2 then
-    return a < b
-  end
-  return tostring(a) < tostring(b)
-end
 
 local function quoted(s)
   local text = string.format("%q", s):gsub("\\\n", "\\n"):gsub("\\9", "\\t"):gsub("\\13", "\\r")
@@ -61,7 +51,7 @@ local function parts(t, state, indent)
       keys[#keys + 1] = k
     end
   end
-  table.sort(keys, before)
+  table.sort(keys, tables.before)
   for i, k in ipairs(keys) do
     if state.left <= 0 then
       list[#list + 1] = ("... (%d more)"):format(#keys - i + 1)

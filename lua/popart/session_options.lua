@@ -7,6 +7,7 @@
 --- "automaticLossScalingSettings.enabled".
 local check = require("lupine.base.check")
 local errors = require("lupine.base.errors")
+local tables = require("lupine.base.tables")
 
 local M = {}
 
@@ -189,15 +190,6 @@ function M.fate(name)
     or "the simulated system has no such choice"
 end
 
-local function sorted(t)
-  local keys = {}
-  for key in pairs(t) do
-    keys[#keys + 1] = tostring(key)
-  end
-  table.sort(keys)
-  return keys
-end
-
 local LIBRARIES = { "convolutionOptions", "matmulOptions", "lstmOptions" }
 
 --- Whether the options of a library ask for partial results in half.
@@ -239,7 +231,7 @@ end
 
 local function note_libraries(values, program, note)
   for _, name in ipairs(LIBRARIES) do
-    for _, key in ipairs(sorted(values[name] or {})) do
+    for _, key in ipairs(tables.keys(values[name] or {})) do
       local value = values[name][key]
       local of = ("%s %s"):format(program.label:format(name), key)
       if key == "partialsType" then
@@ -261,7 +253,7 @@ end
 ---@param program table
 ---@param note fun(name: string, why: string)
 function M.note(values, program, note)
-  for _, name in ipairs(sorted(values)) do
+  for _, name in ipairs(tables.keys(values)) do
     if M.fate(name) ~= "read" then
       note(program.label:format(name), M.fate(name))
     end
@@ -271,7 +263,7 @@ function M.note(values, program, note)
   end
   note_recomputation(values.autoRecomputation, program.training, note)
   note_libraries(values, program, note)
-  for _, key in ipairs(sorted(program.engine)) do
+  for _, key in ipairs(tables.keys(program.engine)) do
     if key ~= "debug.allowOutOfMemory" then
       note(("engine option '%s'"):format(key),
         "the simulated engine has debug.allowOutOfMemory and some of autoReport only")

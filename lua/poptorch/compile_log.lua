@@ -8,6 +8,7 @@ local core = require("lupine.core")
 local Group = require("poptorch.options.group")
 local logging = require("poptorch.logging")
 local Progress = require("lupine.progress")
+local tables = require("lupine.base.tables")
 
 local M = {}
 
@@ -25,24 +26,12 @@ function M.bar(options)
   return Progress(PARTS, { desc = "Graph compilation" })
 end
 
--- {key or number = value} of a table, in order.
-local function entries(t)
-  local keys = {}
-  for key in pairs(t) do
-    keys[#keys + 1] = key
-  end
-  table.sort(keys, function(a, b)
-    return tostring(a) < tostring(b)
-  end)
-  return keys
-end
-
 local function tell_option(key, value)
   if type(value) ~= "table" then
     logging.debug("poptorch.Options set %s to value %s", key, tostring(value))
     return
   end
-  for _, k in ipairs(entries(value)) do
+  for _, k in ipairs(tables.keys(value)) do
     local v = type(value[k]) == "table" and Group.shown(value[k]) or tostring(value[k])
     if math.type(k) == "integer" then
       logging.debug("poptorch.Options added %s to %s", v, key)
@@ -61,7 +50,7 @@ function M.options(options)
   end
   if logging.enabled("debug") then
     local values = options:toDict()
-    for _, key in ipairs(entries(values)) do
+    for _, key in ipairs(tables.keys(values)) do
       tell_option(key, values[key])
     end
   end

@@ -16,6 +16,7 @@ local overlap = require("poptorch.overlap")
 local parsers = require("poptorch.parsers")
 local scopes = require("poptorch.scopes")
 local strategies = require("poptorch.strategies")
+local tables = require("lupine.base.tables")
 
 local M = {
   enums = enums,
@@ -89,12 +90,7 @@ end
 return setmetatable(M, {
   __index = function(t, name)
     require("lupine.base.absent")("poptorch", name)
-    local known = {}
-    for key in pairs(t) do
-      known[#known + 1] = key
-    end
-    table.sort(known)
     errors.raise("AttributeError", "module 'poptorch' has no attribute '%s'%s", tostring(name),
-      check.nearest(name, known))
+      check.nearest(name, tables.keys(t)))
   end,
 })

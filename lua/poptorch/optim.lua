@@ -14,6 +14,7 @@ local errors = require("lupine.base.errors")
 local logging = require("poptorch.logging")
 local native = require("torch.optim")
 local signatures = require("lupine.base.signatures")
+local tables = require("lupine.base.tables")
 local text = require("torch.nn.text")
 local types = require("torch.optim.types")
 local whole = require("poptorch.whole")
@@ -47,13 +48,8 @@ end
 local function known(self, method, ...)
   local attr = check.one(method, "attr", ...)
   if not self._allowed[attr] then
-    local names = {}
-    for name in pairs(self._allowed) do
-      names[#names + 1] = name
-    end
-    table.sort(names)
     errors.raise("AssertionError", "%s: no attribute %s; allowed are %s", method,
-      check.describe(attr), table.concat(names, ", "))
+      check.describe(attr), table.concat(tables.keys(self._allowed), ", "))
   end
   return attr
 end

@@ -9,6 +9,7 @@
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local tables = require("lupine.base.tables")
 local text = require("torch.nn.text")
 local whole = require("poptorch.whole")
 
@@ -216,13 +217,8 @@ end
 ---@param s table the executor's state
 ---@param names string[]
 function M.attribute_names(s, names)
-  local first = #names + 1
-  for name in pairs(attributes(s)) do
-    names[#names + 1] = name
-  end
-  local own = table.move(names, first, #names, 1, {})
-  table.sort(own)
-  table.move(own, 1, #own, first, names)
+  local own = tables.keys(attributes(s))
+  table.move(own, 1, #own, #names + 1, names)
 end
 
 -- The optimizer's view of the device. `states` has {tensor, index, name} by

@@ -25,8 +25,11 @@ local Module = require("torch.nn.module")
 local Optimizer = require("torch.optim.optimizer")
 local ordered = require("torch.nn.ordered")
 local serialization = require("torch.serialization")
+local tables = require("lupine.base.tables")
 
 local M = {}
+
+local array = tables.array
 
 local describe, join = serialization.describe_part, serialization.join
 local restore, damaged = serialization.restore_part, serialization.damaged
@@ -49,10 +52,6 @@ end
 local function is_noted(v)
   local cls = enum.is_member(v) and enum.of(v) or class.of(v)
   return cls and noted[cls]
-end
-
-local function array(t)
-  return setmetatable(t, core.json_array)
 end
 
 -- ---- what can be written ------------------------------------------------------------
@@ -145,11 +144,7 @@ local function describe_init(w, module, left, path, depth)
 end
 
 local function names_of(set)
-  local out = array({})
-  for name in pairs(set) do
-    out[#out + 1] = name
-  end
-  table.sort(out)
+  local out = array(tables.keys(set))
   return #out > 0 and out or nil
 end
 

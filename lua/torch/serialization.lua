@@ -17,8 +17,11 @@ local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local ordered = require("torch.nn.ordered")
+local tables = require("lupine.base.tables")
 
 local M = {}
+
+local array = tables.array
 
 local KEY = "lupine"
 local DEEPEST = 60 -- nesting of tables; a cycle ends here
@@ -26,10 +29,6 @@ local DEEPEST = 60 -- nesting of tables; a cycle ends here
 local DTYPES = {} -- dtype -> name
 for _, dtype in pairs(core.dtypes) do
   DTYPES[dtype] = tostring(dtype):match("[%w]+$")
-end
-
-local function array(t)
-  return setmetatable(t, core.json_array)
 end
 
 -- ---- describing values -------------------------------------------------------
@@ -82,24 +81,12 @@ end
 
 -- Numbers before strings, so that equal tables make equal files.
 local function keys_of(w, t, path)
-  local keys = {}
-  for key in pairs(t) do
+  return tables.keys(t, function(key)
     local kind = type(key)
-    errors.check(kind == "string" or kind == "number", "TypeError",
+    return errors.check(kind == "string" or kind == "number", "TypeError",
       "%s: a key of %s is a %s; strings and numbers can be saved", w.where,
       path == "" and "the table" or path, kind)
-    keys[#keys + 1] = key
-  end
-  if not ordered.is_dict(t) then
-    table.sort(keys, function(a, b)
-      local x, y = type(a), type(b)
-      if x ~= y then
-        return x < y
-      end
-      return a < b
-    end)
-  end
-  return keys
+  end)
 end
 
 local function join(path, key)

@@ -2,6 +2,7 @@
 --- module's do, instead of being nil.
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local tables = require("lupine.base.tables")
 
 local M = {}
 
@@ -11,13 +12,9 @@ local M = {}
 ---@param title string  of the table, in messages
 function M.unknown(t, name, title)
   require("lupine.base.absent")(title, name)
-  local names = {}
-  for key in next, t do
-    if type(key) == "string" and not key:find("^_") then
-      names[#names + 1] = key
-    end
-  end
-  table.sort(names)
+  local names = tables.keys(t, function(key)
+    return type(key) == "string" and not key:find("^_")
+  end)
   local near = type(name) == "string" and core.nearest(name, names)
   errors.raise("AttributeError", "module '%s' has no attribute '%s'%s", title, tostring(name),
     near and ("; did you mean '%s'?"):format(near) or "")

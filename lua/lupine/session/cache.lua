@@ -11,7 +11,9 @@
 --- one compiles and the others load. Nobody takes entries away.
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local exists = require("lupine.base.exists")
 local stored = require("lupine.session.stored")
+local tables = require("lupine.base.tables")
 
 local M = {}
 
@@ -28,15 +30,8 @@ local function canonical(value, out)
       or type(value) == "string" and ("%q"):format(value) or tostring(value)
     return
   end
-  local keys = {}
-  for key in pairs(value) do
-    keys[#keys + 1] = key
-  end
-  table.sort(keys, function(a, b)
-    return type(a) == type(b) and a < b or type(a) < type(b)
-  end)
   out[#out + 1] = "{"
-  for _, key in ipairs(keys) do
+  for _, key in ipairs(tables.keys(value)) do
     canonical(key, out)
     out[#out + 1] = "="
     canonical(value[key], out)
@@ -92,11 +87,6 @@ local function versions_of(cache, key)
   end
   table.sort(found)
   return found
-end
-
-local function exists(path)
-  local file = io.open(path, "rb")
-  return file ~= nil and file:close()
 end
 
 local function same_type(a, b)

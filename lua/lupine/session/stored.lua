@@ -16,6 +16,7 @@ local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local report = require("lupine.report")
 local serialization = require("torch.serialization")
+local tables = require("lupine.base.tables")
 
 local M = {}
 
@@ -70,11 +71,7 @@ end
 ---@param texts table<string, string>
 ---@param tensors table<string, torch.Tensor>
 function M.write(path, texts, tensors)
-  local names, list = {}, {}
-  for name in pairs(tensors) do
-    names[#names + 1] = name
-  end
-  table.sort(names)
+  local names, list = tables.keys(tensors), {}
   for i, name in ipairs(names) do
     list[i] = tensors[name]:detach():contiguous()
   end

@@ -7,6 +7,7 @@ local dataset = require("torch.utils.data.dataset")
 local errors = require("lupine.base.errors")
 local loop = require("torch.utils.data.loop")
 local ordered = require("torch.nn.ordered")
+local tables = require("lupine.base.tables")
 local TorchLoader = require("torch.utils.data.loader")
 
 local M = {}
@@ -42,16 +43,7 @@ local function keys_of(element)
   if getmetatable(element) and not ordered.is_dict(element) or next(element) == nil then
     return refuse("got", element)
   end
-  local keys = {}
-  for key in pairs(element) do
-    keys[#keys + 1] = key
-  end
-  if not ordered.is_dict(element) then
-    table.sort(keys, function(a, b)
-      return tostring(a) < tostring(b)
-    end)
-  end
-  return keys
+  return tables.keys(element)
 end
 
 --- What the first element tells of all: {kind, keys of a dictionary}.

@@ -3,6 +3,7 @@ local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local ordered = require("torch.nn.ordered")
+local tables = require("lupine.base.tables")
 
 --- What load_state_dict returns.
 local Keys = { __name = "_IncompatibleKeys" }
@@ -172,13 +173,10 @@ return function(Module)
     local l = { from = from, strict = strict, assign = a[2], keys = keys, messages = messages,
       wanted = {}, loaded = {} }
     take(self, l, "")
-    for key in pairs(from) do
-      if not l.wanted[key] then
-        unexpected[#unexpected + 1] = key
-      end
-    end
-    if not ordered.is_dict(from) then
-      table.sort(unexpected)
+    for i, key in ipairs(tables.keys(from, function(key)
+      return not l.wanted[key]
+    end)) do
+      unexpected[i] = key
     end
     for _, module in ipairs(l.loaded) do
       run(module, "_load_hooks", keys)

@@ -19,6 +19,7 @@ local errors = require("lupine.base.errors")
 local groups = require("torch.optim.groups")
 local hooks = require("torch.nn.hooks")
 local saved = require("torch.optim.state")
+local tables = require("lupine.base.tables")
 local text = require("torch.nn.text")
 local types = require("torch.optim.types")
 
@@ -62,17 +63,11 @@ end
 function Optimizer.check_group() end
 
 function Optimizer:_option_names()
-  local names = {}
+  local set = class.copy(self.defaults)
   for name in pairs(self._names) do
-    names[#names + 1] = name
+    set[name] = true
   end
-  for name in pairs(self.defaults) do
-    if not self._names[name] then
-      names[#names + 1] = name
-    end
-  end
-  table.sort(names)
-  return names
+  return tables.keys(set)
 end
 
 --- params: a list or an iterator of tensors, or a list of groups.

@@ -5,6 +5,7 @@ local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local groups = require("torch.optim.groups")
 local hooks = require("torch.nn.hooks")
+local tables = require("lupine.base.tables")
 
 local M = {}
 
@@ -96,11 +97,9 @@ local function copy_state(param, name, value)
 end
 
 local function names(t)
-  local out = {}
-  for name in pairs(t) do
-    out[#out + 1] = name ~= "params" and tostring(name) or nil
-  end
-  table.sort(out)
+  local out = tables.keys(t, function(name)
+    return name ~= "params"
+  end)
   return #out > 0 and table.concat(out, ", ") or "none"
 end
 

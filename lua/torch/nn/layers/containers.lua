@@ -6,6 +6,7 @@ local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local ordered = require("torch.nn.ordered")
+local tables = require("lupine.base.tables")
 local text = require("torch.nn.text")
 
 local M = {}
@@ -281,14 +282,7 @@ local function dict_class(name, registry, put)
       end
       return
     end
-    local names = {}
-    for key in pairs(entries) do
-      names[#names + 1] = key
-    end
-    if not ordered.is_dict(entries) and not class.of(entries) then
-      table.sort(names)
-    end
-    for _, key in ipairs(names) do
+    for _, key in ipairs(tables.keys(entries)) do
       put(self, key, entries[key])
     end
   end

@@ -2,16 +2,13 @@
 --- (src/io/worker.h): plain values with tensors in them, and errors, which are
 --- raised again where they are waited for, with the words and the place that
 --- they had where they arose.
+local array = require("lupine.base.tables").array
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local show = require("lupine.show").show
 local serialization = require("torch.serialization")
 
 local M = {}
-
-local function array(t)
-  return setmetatable(t, core.json_array)
-end
 
 -- A value as a text, and the tensors in it.
 local function encode(value, where)
