@@ -58,8 +58,8 @@ function M.receive(channel, seconds)
     end
     return list
   end
-  local message = core.json_decode(text, "worker")
-  return serialization.restore(message[1], message[2], tensors, "DataLoader worker"), tensors
+  local message, where = core.json_decode(text, "a message"), "a message of another process"
+  return serialization.restore(message[1], message[2], tensors, where), tensors
 end
 
 --- A handler for xpcall: the error as plain data.
