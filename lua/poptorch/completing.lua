@@ -169,10 +169,7 @@ function M.check_kind(optimizer, where)
       "%s: all parameter groups must have the same value of centered", where)
     errors.check(not group.differentiable, "NotImplementedError", "%s: differentiable must be "
       .. "false: no gradient goes through the update on the device", where)
-    if group.velocity_scaling and not optimizer.use_combined_accum then
-      logging.warn("%s: velocity_scaling has no effect without use_combined_accum: the velocity "
-        .. "is scaled as the loss is", where)
-    end
+    whole.warn_of_scale(group, optimizer.use_combined_accum, where)
     optimizer:check_group(group) -- its values may have been changed
   end
 end

@@ -11,7 +11,6 @@ local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
-local logging = require("poptorch.logging")
 local native = require("torch.optim")
 local signatures = require("lupine.base.signatures")
 local tables = require("lupine.base.tables")
@@ -329,11 +328,8 @@ M.SGD = define("SGD", names("params lr momentum dampening weight_decay nesterov 
       errors.check(group.lr, "TypeError", "SGD: missing required argument 'lr'")
       errors.check(not group.nesterov or group.momentum > 0 and group.dampening == 0,
         "ValueError", "SGD: Nesterov momentum requires a momentum and zero dampening")
+      whole.warn_of_scale(group, self.use_combined_accum, "SGD")
       if not self.use_combined_accum then
-        if group.velocity_scaling then
-          logging.warn("SGD: velocity_scaling has no effect without use_combined_accum: the "
-            .. "velocity is scaled as the loss is")
-        end
         group.velocity_scaling = nil
       else
         group.velocity_scaling = group.velocity_scaling or 1

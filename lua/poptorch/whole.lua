@@ -4,6 +4,7 @@
 local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local logging = require("poptorch.logging")
 
 local float16, float32 = core.dtypes.float16, core.dtypes.float32
 
@@ -69,6 +70,17 @@ end
 function M.accumulates_half(optimizer)
   return M.value(optimizer, "accum_type") == float16
     and not M.value(optimizer, "use_combined_accum")
+end
+
+--- Warns of a velocity scale that no update has.
+---@param group table
+---@param combined boolean whether the optimizer has use_combined_accum
+---@param where string
+function M.warn_of_scale(group, combined, where)
+  if group.velocity_scaling and not combined then
+    logging.warn("%s: velocity_scaling has no effect without use_combined_accum: the velocity is "
+      .. "scaled as the loss is", where)
+  end
 end
 
 return M
