@@ -95,7 +95,6 @@ local function save(self, filename, export_model, save_rng_state, where)
   local _ <close> = s.channel:tracepoint("saveExecutableToFile")
   filename = target_of(filename, where)
   own.follow(s)
-  s.session:settle()
   local texts, tensors = stored.take(s.session)
   add(texts, tensors, "executor", { executor = executor_data(s, save_rng_state) }, where)
   if export_model then
