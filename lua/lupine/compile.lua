@@ -10,6 +10,7 @@
 --- not write them. Parameters and buffers of a module are those of the module
 --- at every call; buffers that forward writes come back to it. There is no
 --- device and no options object: any dtype works.
+local advice = require("lupine.base.advice")
 local arguments = require("lupine.base.arguments")
 local check = require("lupine.base.check")
 local core = require("lupine.core")
@@ -87,6 +88,8 @@ local function declare_state(tr, target)
     end
   end
 end
+
+local say = advice({ gradients = "lupine.compile with cotangents = {...}" })
 
 -- Gradients are on if they are asked for; `wrt` require one.
 local function trace(fn, target, inputs, cotangents, wrt)
@@ -368,7 +371,7 @@ local function compile(fn, inputs, opts)
   end)
   target.n = #inputs
   local wrt = check_options(opts, target)
-  local step, spec, results = trace(fn, target, inputs, opts.cotangents, wrt)
+  local step, spec, results = say(trace, fn, target, inputs, opts.cotangents, wrt)
   local _, program = core.compile(step, {
     gradients = opts.cotangents and gradients(step, results, opts.cotangents, target, wrt),
     host = { fuse = opts.fuse, blocked = opts.blocked, threads = opts.threads },

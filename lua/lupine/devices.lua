@@ -201,14 +201,10 @@ local function take(group)
   return handle and Device(group, handle)
 end
 
-local function fail(fmt, ...)
-  error(errors.new("Error", "poptorch_cpp_error", fmt:format(...)), 0)
-end
-
 local function wanted_group(wanted)
   local group = M.find(wanted.id)
   if not group then
-    fail("Failed to acquire device Id %d: this machine has the ids 0 to %d", wanted.id,
+    errors.fail(nil, "Failed to acquire device Id %d: this machine has the ids 0 to %d", wanted.id,
       2 * M.ipus() - 2)
   elseif is_broken(group) then
     error(errors.new("UnrecoverableError", nil, ("Failed to acquire device Id %d: after an "
@@ -223,7 +219,7 @@ local function groups_of(wanted)
   end
   local groups = M.list(wanted.ipus)
   if #groups == 0 then
-    fail("Failed to acquire %d IPU(s): this machine has devices of 1, 2, 4, … %d IPUs",
+    errors.fail(nil, "Failed to acquire %d IPU(s): this machine has devices of 1, 2, 4, … %d IPUs",
       wanted.ipus, M.ipus())
   end
   return groups
@@ -260,7 +256,7 @@ local function fail_busy(wanted)
   local group = wanted.id and M.find(wanted.id) or { first = 0, count = M.ipus() }
   local what = wanted.id and ("device Id %d"):format(wanted.id)
     or ("%d IPU(s)"):format(wanted.ipus)
-  fail("Failed to acquire %s: %s in use, %s%s; with POPTORCH_WAIT_FOR_IPU=1 it is waited for", what,
+  errors.fail("busy", "Failed to acquire %s: %s in use, %s%s", what,
     wanted.id and "it is" or "all such devices are",
     holders(group.first, group.first + group.count - 1),
     next(broken) and ", some out of operation" or "")

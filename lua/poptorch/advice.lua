@@ -1,8 +1,8 @@
---- What PopTorch calls what an error of the simulated system asks for. The C
---- core says what is wrong and what would help in its own terms, and gives such
---- an error a `hint`; here stands how a user of PopTorch does it, of each hint.
+--- What a user of PopTorch does about an error that all front ends share, by its
+--- hint (lua/lupine/base/advice.lua).
 ---
 --- Source: PopTorch API reference, Options; user guide 4.4.
+local advice = require("lupine.base.advice")
 local errors = require("lupine.base.errors")
 
 local M = {}
@@ -25,23 +25,21 @@ M.ADVICE = {
   weights = "poptorch.Block, options.TensorLocations:setWeightLocation",
   -- anchors
   tensor_names = "executor:getTensorNames() lists them",
+  -- what a traced model may do
+  gradients = "poptorch.trainingModel computes those of the model's loss",
+  host_function = "make a poptorch.CPU with this ID before the program is loaded",
+  mark = function(e) -- its message begins with the operator
+    e.message = "poptorch." .. e.message
+  end,
+  -- what is outside the model
+  busy = "with POPTORCH_WAIT_FOR_IPU=1 it is waited for",
+  cache_folder = function(e)
+    errors.turn(e, errors.AssertionError)
+  end,
 }
 
---- f(...); an error with a hint gets the advice in brackets.
----@param f function
----@param ... any
----@return any ... what `f` returns
-function M.call(f, ...)
-  local results = table.pack(pcall(f, ...))
-  local e = results[2]
-  if not results[1] then
-    local advice = errors.Exception:is(e) and M.ADVICE[e.hint]
-    if advice then
-      e.message, e.hint = ("%s (%s)"):format(e.message, advice), nil
-    end
-    error(e, 0)
-  end
-  return table.unpack(results, 2, results.n)
-end
+--- f(...); an error with a hint gets the advice.
+---@type fun(f: function, ...: any): any
+M.call = advice(M.ADVICE)
 
 return M

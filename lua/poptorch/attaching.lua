@@ -4,6 +4,7 @@
 ---
 --- Sources: PopTorch API reference, Options.connectionType, useIpuId; user guide
 --- 4.11.4 (POPTORCH_WAIT_FOR_IPU).
+local advice = require("poptorch.advice")
 local check = require("lupine.base.check")
 local define = require("poptorch.define")
 local devices = require("lupine.devices")
@@ -40,7 +41,8 @@ end
 -- Attaches to a device, or waits for one.
 local function take(s)
   local wanted = wanted_of(s)
-  local device = devices.attach(wanted, rules.env_flag("POPTORCH_WAIT_FOR_IPU"), waiting)
+  local device = advice.call(devices.attach, wanted, rules.env_flag("POPTORCH_WAIT_FOR_IPU"),
+    waiting)
   logging.debug("Acquired %d IPU(s): running on device Id %d", device.count, device.id)
   logging.trace("Attached to device %d", device.id)
   return device

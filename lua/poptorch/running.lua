@@ -156,7 +156,7 @@ local function open(s, spec, tensors)
       bar:update()
     end
   end
-  local opened = advice.call(session.open, step, wanted)
+  local opened = session.open(step, wanted)
   if bar then -- a program of the cache has not been compiled in parts
     bar:update(bar.total - bar.n)
   end
@@ -191,7 +191,7 @@ local function compile(s, spec, tensors)
   compile_log.options(s.options)
   hooks.run(M.pre_compile_hooks)
   local started = core.host.clock()
-  local opened = open(s, spec, tensors)
+  local opened = advice.call(open, s, spec, tensors)
   M.install(s, opened, started, "compiled")
   compile_log.program(opened)
   reports.write(s, opened)

@@ -91,7 +91,7 @@ describe("the simulated machine", function()
     local mine = devices.attach({ id = 64 })
     local out = other([[
       print(devices.attach({ ipus = 1 }).id, devices.holder(1).script, devices.holder(5))
-      print(select(2, pcall(devices.attach, { id = 0 })).message:match("^[^;]+"))
+      print(select(2, pcall(devices.attach, { id = 0 })).message)
     ]])
     assert.equal("2\t" .. arg[0] .. "\tnil\nFailed to acquire device Id 0: it is in use, "
       .. ("1 by process %d (%s)\n"):format(core.devices.process(), arg[0]), out)

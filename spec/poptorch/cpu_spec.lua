@@ -412,7 +412,7 @@ describe("a program with CPU ops", function()
     local exec = step:compile({})
     local e = helper.raises("Error", "calls the host's function 'op', and there is no function",
       function() exec:answer({}) end)
-    assert(e.message:find("make a poptorch.CPU with this ID", 1, true))
+    assert.equal("host_function", e.hint) -- of which a front end speaks
     local inputs, outputs = {}, nil
     for i, v in ipairs(step:vars()) do
       inputs[i] = v.role == "input" and x or nil
@@ -486,6 +486,13 @@ describe("a program with CPU ops", function()
       helper.raises("Error", "several CPU ops outside the model's fields have the ID 'filed'",
         function() load(m) end)
       assert(other)
+    end)
+
+    it("is refused where there is none", function()
+      local m = filed(function(_, a) return a end)
+      m.cpu = nil
+      helper.raises("Error", "no function of that name %(make a poptorch.CPU with this ID before "
+        .. "the program is loaded%)", function() load(m) end)
     end)
   end)
 

@@ -377,12 +377,12 @@ static LpStatus set_targets(Pass *p, LpTensor *const *inputs, int n, LpErr *e)
 
 static LpStatus check_not_traced(LpErr *e)
 {
-    LP_FAIL_IF(lp_tracing, e, LP_E_RUNTIME,
-               "backward() and torch.autograd.grad() cannot be traced. A "
-               "compiled program computes gradients of its results "
-               "(lupine.compile with cotangents = {...}) or of its loss "
-               "(poptorch.trainingModel), as said when it is made");
-    return LP_OK;
+    if (!lp_tracing)
+        return LP_OK;
+    return lp_fail_hint(e, LP_E_RUNTIME, "gradients",
+                        "backward() and torch.autograd.grad() cannot be "
+                        "traced: a compiled program computes the gradients "
+                        "that were asked for when it was made");
 }
 
 LpStatus lp_grad(LpTensor *const *roots, LpTensor *const *grads, int n,

@@ -24,8 +24,8 @@ typedef struct LpErr {
     LpStatus code;
     char msg[768];     /* always terminated */
     char context[512]; /* innermost first, one line each; may be empty */
-    const char *hint;  /* static, NULL: none. What is to be changed, for a front
-                          end that has names of its own for it */
+    const char *hint;  /* static, NULL: none. What is to be changed, for front
+                          ends: lua/lupine/base/advice.lua */
 } LpErr;
 
 /* Fills `e` (which may be NULL) unless it already holds a failure; returns

@@ -46,25 +46,27 @@ static LpStatus check_input(const LpStep *s, const LpVariable *v, LpErr *e)
             uses += reads;
             marks += reads && is_mark(g, n, LP_OP_set_overlap_for_input);
         }
-    LP_FAIL_IF(marks > 0 && uses > 1, e, LP_E_POPTORCH,
-               "poptorch.set_overlap_for_input must be the only op applied to "
-               "an input. This is not the case for input '%s' to the model: "
-               "use what it returned everywhere",
-               v->name);
-    return LP_OK;
+    if (marks == 0 || uses <= 1)
+        return LP_OK;
+    return lp_fail_hint(
+        e, LP_E_POPTORCH, "mark",
+        "set_overlap_for_input must be the only op applied to an input. This "
+        "is not the case for input '%s' to the model: use what it returned "
+        "everywhere",
+        v->name);
 }
 
 static LpStatus check_output(const LpStep *s, const LpVariable *v, LpErr *e)
 {
     const LpGraph *g = s->micro;
-    LP_FAIL_IF(
-        is_mark(g, maker(g, v->micro_out), LP_OP_set_overlap_for_output) &&
-            returns_of(s, unmarked(g, v->micro_out), true) > 1,
-        e, LP_E_POPTORCH,
-        "poptorch.set_overlap_for_output cannot be used with a tensor "
-        "that is returned twice. Please check all returned tensors "
-        "including those nested in lists and tables");
-    return LP_OK;
+    if (!is_mark(g, maker(g, v->micro_out), LP_OP_set_overlap_for_output) ||
+        returns_of(s, unmarked(g, v->micro_out), true) <= 1)
+        return LP_OK;
+    return lp_fail_hint(
+        e, LP_E_POPTORCH, "mark",
+        "set_overlap_for_output cannot be used with a tensor that is returned "
+        "twice. Please check all returned tensors including those nested in "
+        "lists and tables");
 }
 
 static bool is_input(const LpStep *s, LpVal v)
@@ -84,11 +86,12 @@ static LpStatus check_mark(const LpStep *s, const LpGraph *g, LpNodeId n,
     bool in = is_mark(g, n, LP_OP_set_overlap_for_input);
     bool right =
         s && (in ? is_input(s, d->in[0]) : returns_of(s, d->out, false) > 0);
-    LP_FAIL_IF(!right, e, LP_E_POPTORCH,
-               "poptorch.%s applied on a node which is not a tensor %s to the "
-               "model (%s:%d)",
-               d->op->name, in ? "input" : "output", o->file, (int)o->line);
-    return LP_OK;
+    if (right)
+        return LP_OK;
+    return lp_fail_hint(
+        e, LP_E_POPTORCH, "mark",
+        "%s applied on a node which is not a tensor %s to the model (%s:%d)",
+        d->op->name, in ? "input" : "output", o->file, (int)o->line);
 }
 
 static void note(const LpGraphNode *d, LpHostIo *io)

@@ -10,8 +10,8 @@
 ---   traceback  the Lua stack where it was made
 ---   frames     the same as the host prints it, without this library's own
 ---              frames (nil under the stock lua command)
----   hint       what is to be changed, of some errors of the simulated system, for
----              a front end to say in its own terms (poptorch.advice)
+---   hint       what is to be changed, of some errors that front ends share, for
+---              each to say in its own terms (lua/lupine/base/advice.lua)
 --- RecoverableError has `recovery_action` too; what each action takes, and what an
 --- UnrecoverableError leaves, stands in lua/lupine/faults.lua. `Class:is(e)` tests
 --- for a class or its sub-classes and is false for plain strings. Instances are
@@ -192,6 +192,28 @@ function M.check(ok, cls, fmt, ...)
     M.raise(cls, fmt, ...)
   end
   return ok
+end
+
+-- The type of the core's own (src/base/errors.def).
+local OF_CORE = "poptorch_cpp_error"
+
+--- Raises an Error as the core does, where a program cannot run here.
+---@param hint string? for front ends; nil: none
+---@param fmt string as string.format
+---@param ... any for the format
+function M.fail(hint, fmt, ...)
+  local e = M.new("Error", OF_CORE, fmt:format(...))
+  e.hint = hint
+  error(e, 0)
+end
+
+--- Makes an error one of another class.
+---@param e table
+---@param cls table
+---@return table e
+function M.turn(e, cls)
+  e.type = cls.default_type
+  return setmetatable(e, cls)
 end
 
 --- Appends a label to the location of an error that is on its way up ("in

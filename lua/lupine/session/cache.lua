@@ -148,8 +148,10 @@ end
 -- ---- compiling --------------------------------------------------------------------
 
 local function unusable(cache, e)
-  errors.raise("AssertionError", "the folder of the executable cache, %s, cannot be written: %s",
-    cache.path, errors.Exception:is(e) and e.message or tostring(e))
+  local raised = errors.new("OSError", nil, ("the folder of the executable cache, %s, cannot be "
+    .. "written: %s"):format(cache.path, errors.Exception:is(e) and e.message or tostring(e)))
+  raised.hint = "cache_folder"
+  error(raised, 0)
 end
 
 local function lock(cache, key)
@@ -194,7 +196,7 @@ local function compile_locked(cache, key, step, compile, make)
 end
 
 --- The program of a traced step: from the cache, else made and stored there.
---- error: AssertionError if the folder can not be written; what `make` raises
+--- error: OSError if the folder can not be written; what `make` raises
 ---@param step lupine.Step
 ---@param compile table core.compile's
 ---@param cache lupine.session.Cache

@@ -127,13 +127,14 @@ bool lp_check_host_functions(lua_State *L, const LpGraph *g, int at)
     bool any = false;
     lua_settop(L, at);
     const char *id = missing(L, g, at, &any);
-    if (id)
-        lp_raise(L, LP_E_POPTORCH,
+    if (!id)
+        return any;
+    LpErr e = {0};
+    lp_fail_hint(&e, LP_E_POPTORCH, "host_function",
                  "the program calls the host's function '%s', and there is no "
-                 "function of that name: make a poptorch.CPU with this ID "
-                 "before the program is loaded",
+                 "function of that name",
                  id);
-    return any;
+    return lp_bind_fail(L, &e);
 }
 
 /* ---- outside the trace ---------------------------------------------- */

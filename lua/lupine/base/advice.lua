@@ -1,0 +1,34 @@
+--- What front ends say of an error that they share. Such an error says what is
+--- wrong in terms of the compiler and has a `hint` of what would help; a front end
+--- knows what its users do about that, by hint:
+---   a text      the advice, which is added in brackets
+---   a function  of the error, which it changes: an operator or a class of errors
+---               that the front end has another name for
+local errors = require("lupine.base.errors")
+
+local function speak(words, e)
+  local advice = errors.Exception:is(e) and words[e.hint]
+  if not advice then
+    return e
+  end
+  e.hint = nil
+  if type(advice) == "string" then
+    e.message = ("%s (%s)"):format(e.message, advice)
+  else
+    advice(e)
+  end
+  return e
+end
+
+--- call(f, ...) = f(...) whose errors speak a front end's words.
+---@param words table<string, string|fun(e: table)>
+---@return fun(f: function, ...: any): any call
+return function(words)
+  return function(f, ...)
+    local results = table.pack(pcall(f, ...))
+    if not results[1] then
+      error(speak(words, results[2]), 0)
+    end
+    return table.unpack(results, 2, results.n)
+  end
+end
