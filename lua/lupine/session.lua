@@ -34,6 +34,7 @@ local training = require("lupine.session.training")
 ---@field optimizer table?
 ---@field device lupine.Device? nil: none now, or the program is for none
 ---@field attached boolean
+---@field left boolean? whether it was on a device before that it has given back
 ---@field device_iterations integer of a run
 ---@field has_run boolean
 local Session = class.new("Session")
@@ -171,10 +172,29 @@ function Session:close()
   self.exec:close()
 end
 
---- It is on a device, or on none for good.
+-- What the host has -> a device that has been away.
+local function bring_back(self)
+  self:upload()
+  if self.training then
+    self:upload_hypers()
+    self:upload_states()
+  end
+end
+
+--- It is on a device, or on none for good. One that comes back gets what the host
+--- has by then; where that does not fit it is let go again.
 ---@param device lupine.Device?
 function Session:enter_device(device)
-  self.device, self.attached = device, true
+  self.device = device
+  local ok, e = true, nil
+  if self.left then
+    ok, e = pcall(bring_back, self)
+  end
+  if not ok then
+    self:leave_device()
+    error(e, 0)
+  end
+  self.attached, self.left = true, false
 end
 
 --- Lets go of the IPUs, which others may take. What the device held stays here.
@@ -184,6 +204,7 @@ function Session:leave_device()
   end
   if self.attached then
     self:_keep()
+    self.left = true
   end
   self.device, self.attached = nil, false
 end

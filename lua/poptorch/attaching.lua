@@ -85,13 +85,8 @@ function M.attach(s)
   if s.session.attached then
     return
   end
-  s.session:enter_device(s.on_device and take(s) or nil)
   own.follow(s)
-  s.session:upload()
-  if s.training then
-    s.session:upload_hypers()
-    s.session:upload_states()
-  end
+  s.session:enter_device(s.on_device and take(s) or nil)
 end
 
 --- Gives its device back; what that has changed comes to the host first.

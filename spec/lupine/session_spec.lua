@@ -249,6 +249,20 @@ describe("lupine.session", function()
       near(w:detach(), { (by_hand(one, velocity, x, t, 1, 0.01, 0.9)) })
     end)
 
+    it("gets weights, hyper-parameters and states when it comes back", function()
+      local s, w, optimizer = training()
+      local x, t = { 1.0, 2.0 }, { 2.0, 1.0 }
+      s:enter_device(nil)
+      s:run({ torch.tensor(x), torch.tensor(t) })
+      s:settle()
+      s:leave_device()
+      torch.no_grad(function() w:fill_(0.25) end)
+      optimizer.lr, optimizer.velocity.w = 0.01, torch.tensor({ -2.0 })
+      s:enter_device(nil)
+      s:run({ torch.tensor(x), torch.tensor(t) })
+      near(w:detach(), { (by_hand(0.25, -2, x, t, 1, 0.01, 0.5)) })
+    end)
+
     it("takes states that the optimizer has, and later ones", function()
       local s, w, optimizer = training(nil, { lr = 0.1, momentum = 0.5,
         velocity = { w = torch.tensor({ 4.0 }) } })
