@@ -37,6 +37,7 @@ local training = require("lupine.session.training")
 ---@field left boolean? whether it was on a device before that it has given back
 ---@field device_iterations integer of a run
 ---@field has_run boolean
+---@field synthetic boolean? whether the last run was on data made up here
 local Session = class.new("Session")
 
 --- Variables with their number as `index`, and by "role name".
@@ -383,7 +384,7 @@ function Session:run(tensors, synthetic)
     error(faults.failed(self, trap, got), 0)
   end
   faults.count(self, self.device_iterations)
-  self.has_run = true
+  self.has_run, self.synthetic = true, synthetic
   local results, written, anchors = {}, {}, {}
   for i, v in ipairs(s.outputs) do
     results[i] = got[v.index]

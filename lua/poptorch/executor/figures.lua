@@ -1,7 +1,7 @@
 --- Methods of an executor that tell what the simulated machine did, what the
 --- program is made of, and how long compiling took.
 local check = require("lupine.base.check")
-local counters = require("poptorch.counters")
+local counters = require("lupine.session.counters")
 local errors = require("lupine.base.errors")
 local own = require("poptorch.executor.own")
 local state = require("poptorch.state")
@@ -26,31 +26,31 @@ end
 ---@return {input: number[][], input_complete: number[][], output: number[][],
 ---  output_complete: number[][]}
 function M.getPerfCounters(self)
-  return counters.events(own.state(self))
+  return counters.events(own.state(self).session)
 end
 
 --- Seconds from the first input asked for to the last one on the IPU.
 ---@return number min, number max, number avg
 function M.getHostIpuLatency(self)
-  return counters.latency(own.state(self), "input", "input_complete", math.min, math.max)
+  return counters.latency(own.state(self).session, "input", "input_complete", math.min, math.max)
 end
 
 --- Seconds from the last input on the IPU to the first output offered.
 ---@return number min, number max, number avg
 function M.getComputeLatency(self)
-  return counters.latency(own.state(self), "input_complete", "output", math.max, math.min)
+  return counters.latency(own.state(self).session, "input_complete", "output", math.max, math.min)
 end
 
 --- Seconds from the first output offered to the last one on the host.
 ---@return number min, number max, number avg
 function M.getIpuHostLatency(self)
-  return counters.latency(own.state(self), "output", "output_complete", math.min, math.max)
+  return counters.latency(own.state(self).session, "output", "output_complete", math.min, math.max)
 end
 
 --- Seconds from the first input asked for to the last output on the host.
 ---@return number min, number max, number avg
 function M.getLatency(self)
-  return counters.latency(own.state(self), "input", "output_complete", math.min, math.max)
+  return counters.latency(own.state(self).session, "input", "output_complete", math.min, math.max)
 end
 
 --- Seconds that compiling took.

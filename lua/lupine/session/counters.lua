@@ -1,5 +1,5 @@
---- When the tensors of a call go to and from the simulated IPU: the executor's
---- performance counters and latencies.
+--- When the tensors of a run go to and from the simulated IPU: performance
+--- counters and latencies.
 ---
 --- The report of the compiled program (lupine.report) says in which row of its
 --- schedule each stage works on each micro-batch, and how long rows and
@@ -7,15 +7,15 @@
 --- their outputs; tensors of one IPU follow one another. What I/O tiles run ahead
 --- with goes at the beginning of the row before, or after, its own. With an output
 --- mode other than All the outputs go after the last row. Times are seconds of
---- simulated time since the call began, the same in every replica.
+--- simulated time since the run began, the same in every replica.
 ---
 --- Source: PopTorch API reference, PoplarExecutor.getPerfCounters.
 local M = {}
 
 local ALL = "all"
 
--- Rows of a call, one entry an execution: the row, when it starts, in which
--- weight update, the number of its turn, whether it is there once in a call.
+-- Rows of a run, one entry an execution: the row, when it starts, in which
+-- weight update, the number of its turn, whether it is there once in a run.
 local function unroll(r)
   local list, now, loops = {}, 0, r.sequence
   local function add(row, update, at, once)
@@ -84,7 +84,7 @@ local function micro_batch_of(stream, execution)
   return nil
 end
 
--- The number, in the call and from 1, of the micro-batch whose tensor a row
+-- The number, in the run and from 1, of the micro-batch whose tensor a row
 -- moves; nil: none.
 local function moved(r, s, x, input)
   local before, m = x.loop * r.micro_batches, micro_batch_of(s, x)
@@ -105,7 +105,7 @@ local function moved(r, s, x, input)
   return n >= first and n <= last and n or nil
 end
 
--- Sets [tensor][number of the micro-batch in the call] for a kind of transfer.
+-- Sets [tensor][number of the micro-batch in the run] for a kind of transfer.
 local function micro_batches(r, executions, streams, kind, starts, ends)
   local input = kind == "host_in"
   for _, x in ipairs(executions) do
@@ -174,18 +174,17 @@ local function replicated(events, replicas)
   end
 end
 
---- The counters of a call of an executor: seconds by event, tensor and number
---- of the event. Without a call, or with synthetic data, there are no events.
----@param s table the executor's state
+--- The counters of a session's last run: seconds by event, tensor and number of
+--- the event. Without a run, or with synthetic data, there are no events.
+---@param session lupine.Session? nil: none yet
 ---@return {input: number[][], input_complete: number[][], output: number[][],
 ---  output_complete: number[][]}
-function M.events(s)
-  local session = s.session
+function M.events(session)
   local inputs = session and session.streams.inputs or {}
   local outputs = session and session.streams.outputs or {}
   local out = { input = lists(#inputs), input_complete = lists(#inputs),
     output = lists(#outputs), output_complete = lists(#outputs) }
-  if not session or not session.has_run or s.options.enable_synthetic_data then
+  if not session or not session.has_run or session.synthetic then
     return out
   end
   local r = session.report
@@ -219,14 +218,14 @@ end
 --- Minimum, maximum and mean of the seconds from one event to another. Where
 --- one output tick stands for several micro-batches it is measured from the
 --- earliest of them. All 0 without events.
----@param s table the executor's state
+---@param session lupine.Session?
 ---@param from string an event of `events`
 ---@param to string
 ---@param from_pick fun(a: number, b: number): number which tensor's event
 ---@param to_pick fun(a: number, b: number): number
 ---@return number min, number max, number avg
-function M.latency(s, from, to, from_pick, to_pick)
-  local events = M.events(s)
+function M.latency(session, from, to, from_pick, to_pick)
+  local events = M.events(session)
   if #events[from] == 0 or #events[to] == 0 or #events[from][1] == 0 or #events[to][1] == 0 then
     return 0, 0, 0
   end
