@@ -7,6 +7,7 @@
 --- "automaticLossScalingSettings.enabled".
 local check = require("lupine.base.check")
 local errors = require("lupine.base.errors")
+local reports = require("lupine.session.reports")
 local tables = require("lupine.base.tables")
 
 local M = {}
@@ -264,7 +265,7 @@ function M.note(values, program, note)
   note_recomputation(values.autoRecomputation, program.training, note)
   note_libraries(values, program, note)
   for _, key in ipairs(tables.keys(program.engine)) do
-    if key ~= "debug.allowOutOfMemory" then
+    if key ~= "debug.allowOutOfMemory" and not reports.ENGINE[key] then
       note(("engine option '%s'"):format(key),
         "the simulated engine has debug.allowOutOfMemory and some of autoReport only")
     end

@@ -80,12 +80,9 @@ local function without_effect(s, r, vars)
       note(("Attribute(%s)"):format(name), "the simulated compiler reads __outline alone")
     end
   end
-  local engine = rules.engine_options(options)
-  for key in pairs(reports.ENGINE) do
-    engine[key] = nil
-  end
-  session_options.note(options._Popart._options, { training = s.training, engine = engine,
-    label = "_Popart.set('%s')", partials = options.Precision.partials_type,
+  session_options.note(options._Popart._options, { training = s.training,
+    engine = rules.engine_options(options), label = "_Popart.set('%s')",
+    partials = options.Precision.partials_type,
     own = { enableConvolutionDithering = "string" } }, note)
   return out
 end
