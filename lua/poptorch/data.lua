@@ -10,7 +10,7 @@
 --- Sources: PopTorch API reference, poptorch.DataLoader; user guide 5.
 local check = require("lupine.base.check")
 local Accessor = require("poptorch.data.accessor")
-local Channel = require("poptorch.profiling").Channel
+local Channel = require("lupine.tracepoints").Channel
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local dataset = require("torch.utils.data.dataset")

@@ -14,7 +14,6 @@ local hooks = require("torch.nn.hooks")
 local logging = require("poptorch.logging")
 local overlap = require("poptorch.overlap")
 local own = require("poptorch.executor.own")
-local profiling = require("poptorch.profiling")
 local reports = require("poptorch.reports")
 local rules = require("poptorch.options.rules")
 local session = require("lupine.session")
@@ -22,6 +21,7 @@ local simulation = require("poptorch.simulation")
 local spans = require("lupine.base.spans")
 local state = require("poptorch.state")
 local supported = require("poptorch.supported")
+local tracepoints = require("lupine.tracepoints")
 local tracing = require("poptorch.tracing")
 
 local M = { pre_compile_hooks = {}, post_compile_hooks = {} }
@@ -259,7 +259,7 @@ function M.call(s, values)
   local synthetic = s.options.enable_synthetic_data
   local results, written, anchors
   do
-    local _ <close> = profiling.active and s.channel:tracepoint("modelExecution")
+    local _ <close> = tracepoints.active and s.channel:tracepoint("modelExecution")
     results, written, anchors = s.session:run(tensors, synthetic)
   end
   if s.logs_cycles then

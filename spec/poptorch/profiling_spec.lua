@@ -5,6 +5,7 @@ local nn = require("torch.nn")
 local poptorch = require("poptorch")
 local profiling = poptorch.profiling
 local torch = require("torch")
+local tracepoints = require("lupine.tracepoints")
 
 local folder
 
@@ -14,7 +15,7 @@ before_each(function()
   poptorch.setLogLevel("WARN")
 end)
 after_each(function()
-  profiling._begin(nil)
+  tracepoints._begin(nil)
   os.execute("rm -rf " .. folder)
 end)
 
@@ -27,7 +28,7 @@ end
 
 -- The events of a trace that has ended, by name in the order in which they ended.
 local function events(path)
-  profiling._begin(nil)
+  tracepoints._begin(nil)
   local list, by_name = core.json_decode(read(path)), {}
   assert.equal("clock", list[1].name)
   for i = 2, list.n do
@@ -38,7 +39,7 @@ local function events(path)
 end
 
 local function begin(more)
-  return profiling._begin(('{"enable": "true", "directory": "%s"%s}'):format(folder, more or ""))
+  return tracepoints._begin(('{"enable": "true", "directory": "%s"%s}'):format(folder, more or ""))
 end
 
 describe("poptorch.profiling", function()
@@ -77,13 +78,13 @@ describe("poptorch.profiling", function()
     local e = events(path)
     assert.equal(core.devices.process(), e["MyApp.main"].pid)
     assert.are_not.equal(e["MyApp.main"].pid, e["MyApp.worker"].pid)
-    assert.matches("^PVTI_OPTIONS: directory", helper.raises("OSError", profiling._begin,
+    assert.matches("^PVTI_OPTIONS: directory", helper.raises("OSError", tracepoints._begin,
       '{"enable": "true", "directory": "/proc/none"}').message)
   end)
 
   it("does nothing unless it is asked to", function()
     for _, options in ipairs({ "", "{}", '{"enable": "false"}' }) do
-      assert.is_nil(profiling._begin(options))
+      assert.is_nil(tracepoints._begin(options))
       local object = { method = function() end }
       local method = object.method
       local channel = profiling.Channel("MyApp")
@@ -91,7 +92,7 @@ describe("poptorch.profiling", function()
       assert.equal(method, object.method)
       local _ <close> = channel:tracepoint("x")
     end
-    assert.is_false(profiling.active)
+    assert.is_false(tracepoints.active)
   end)
 
   it("times the methods of an object", function()
@@ -166,7 +167,7 @@ describe("poptorch.profiling", function()
     for text, what in pairs({ ['{"enabled": "true"}'] = "'enabled'. Allowed: enable, directory",
       ["true"] = "expected a JSON object", ["{"] = "expected a JSON object",
       ['{"enable": "true", "channels": 3}'] = "a list of strings" }) do
-      assert.matches(what, helper.raises("ValueError", profiling._begin, text).message, 1, true)
+      assert.matches(what, helper.raises("ValueError", tracepoints._begin, text).message, 1, true)
     end
     helper.raises("AttributeError", profiling.Channel("x").instrument, profiling.Channel("x"), {},
       "none")
