@@ -30,26 +30,18 @@ local PARTIALS = { [core.dtypes.float32] = "float", [core.dtypes.float16] = "hal
 ---@class poptorch.MultiConv
 local MultiConv = class.new("MultiConv")
 
--- What the core reads: see the head of src/passes/ipu/shares.c.
-local function text_of(self)
-  local function list(values)
-    return values and table.concat(values, ",") or "-"
-  end
-  return ("%d %s %d %.15g %s %s"):format(self._number, PLAN[self._plan_type], self._reserved,
-    self._back_off, list(self._proportions), list(self._partials))
-end
-
 -- Tells the trace, if the scope is open there.
 local function tell(self)
   if self._tracer and self._tracer == blocks.tracer then
-    blocks.tracer.set_multi_conv(text_of(self))
+    blocks.tracer.set_multi_conv({ plan = PLAN[self._plan_type], reserved = self._reserved,
+      back_off = self._back_off, proportions = self._proportions, partials = self._partials })
   end
   return self
 end
 
 local function open(self)
   if blocks.tracer then
-    self._number = blocks.tracer.begin_multi_conv()
+    blocks.tracer.begin_multi_conv()
   end
   blocks.opened(self)
   return tell(self)

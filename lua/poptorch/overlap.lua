@@ -9,6 +9,7 @@ local check = require("lupine.base.check")
 local core = require("lupine.core")
 local enums = require("poptorch.enums")
 local errors = require("lupine.base.errors")
+local session_overlap = require("lupine.session.overlap")
 local signatures = require("lupine.base.signatures")
 
 local M = {}
@@ -100,34 +101,26 @@ function M.check(options, step)
   return asked
 end
 
--- Why marks of one way and mode hide nothing; nil: they do.
-local function idle(options, output, iterations, training)
-  local ga = training and options.Training.gradient_accumulation or 1
-  if options.enable_synthetic_data then
-    return "with synthetic data nothing goes to or from the host"
-  elseif output and options.output_mode ~= O.All then
-    return "OutputMode.Sum returns outputs at the end of a call"
-  elseif not iterations and ga == 1 then
-    return "there is no accumulation loop (gradientAccumulation is 1)"
-  elseif options.device_iterations * ga == 1 then
-    return "a call has one micro-batch"
-  end
-  return nil
-end
+-- Why marks hide nothing, by what lupine.session.overlap says.
+local WHY = {
+  synthetic = "with synthetic data nothing goes to or from the host",
+  output_mode = "OutputMode.Sum returns outputs at the end of a call",
+  accumulation = "there is no accumulation loop (gradientAccumulation is 1)",
+  single = "a call has one micro-batch",
+}
 
 --- Names marks that change nothing in this program, and what the simulation leaves
 --- out.
 ---@param asked table M.check's
----@param options poptorch.Options
----@param training boolean
+---@param spec table the session's
 ---@param note fun(name: string, why: string)
-function M.note(asked, options, training, note)
+function M.note(asked, spec, note)
   local acts = false
   for _, way in ipairs({ "input", "output" }) do
     for i, mode in ipairs({ "OverlapAccumulationLoop", "OverlapDeviceIterationLoop" }) do
-      local why = idle(options, way == "output", i == 2, training)
+      local why = session_overlap.idle(spec, way == "output", i == 2)
       if asked[way][i] and why then
-        note(("set_overlap_for_%s(%s)"):format(way, mode), why)
+        note(("set_overlap_for_%s(%s)"):format(way, mode), WHY[why])
       end
       acts = acts or asked[way][i] and not why
     end

@@ -169,7 +169,7 @@ end
 ---@param started number core.host.clock() before that
 ---@param what string "compiled", or where from
 function M.install(s, opened, started, what)
-  simulation.annotate(s, opened.report, opened.vars)
+  simulation.annotate(s, opened)
   if s.options.host_profile then
     opened.exec:profile(true)
   end

@@ -62,19 +62,19 @@ local function note_rows(group, label, program, note)
 end
 
 -- Options that were set and change nothing in this program.
-local function without_effect(s, r, vars)
+local function without_effect(s, session)
   local options, out = s.options, {}
   local function note(name, why)
     out[#out + 1] = ("%s: %s"):format(name, why)
   end
-  local program = { options = options, training = s.training, report = r, vars = vars,
-    on_device = s.on_device, casting = s.casting.asked }
+  local program = { options = options, training = s.training, report = session.report,
+    vars = session.vars, on_device = s.on_device, casting = s.casting.asked }
   note_rows(options, "", program, note)
   for _, name in ipairs(GROUPS) do
     note_rows(options[name], name .. ".", program, note)
   end
   multi_conv.idle(s.multi_convs, note)
-  overlap.note(s.overlap, options, s.training, note)
+  overlap.note(s.overlap, session.spec, note)
   for name in pairs(s.attributes or {}) do
     if name ~= "__outline" then
       note(("Attribute(%s)"):format(name), "the simulated compiler reads __outline alone")
@@ -120,10 +120,10 @@ end
 --- Notes in a model's report what the options did not change, and warns of
 --- IPUs that are reserved beside those it uses and of tiles that overflow.
 ---@param s table the executor's state: options, training
----@param r lupine.Report
----@param vars table[] the session's variables
-function M.annotate(s, r, vars)
-  r.no_effect = without_effect(s, r, vars)
+---@param session lupine.Session
+function M.annotate(s, session)
+  local r = session.report
+  r.no_effect = without_effect(s, session)
   local used = r.ipus * r.replicas
   if r.reserved_ipus > used then
     logging.warn("the model uses %d IPUs, %d are reserved (autoRoundNumIPUs)", used,

@@ -9,6 +9,7 @@ local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local groups = require("poptorch.groups")
 local logging = require("poptorch.logging")
+local multi_conv = require("lupine.multi_conv")
 local placement = require("poptorch.placement")
 local rules = require("poptorch.options.rules")
 
@@ -67,10 +68,9 @@ local function convs_of(trace, s)
     begin = function()
       errors.check(not inside, "Error", "Nested poptorch.MultiConv is not supported.")
       number, inside = number + 1, true
-      return number
     end,
-    set = function(text)
-      trace:origin({ multi_conv = text })
+    set = function(settings)
+      trace:origin({ multi_conv = multi_conv.text(number, settings) })
     end,
     finish = function(scope)
       inside = false

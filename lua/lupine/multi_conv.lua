@@ -1,0 +1,20 @@
+--- Settings of multi-convolutions: convolutions that the device runs as one
+--- operation, side by side or one after another.
+local M = {}
+
+local function list(values)
+  return values and table.concat(values, ",") or "-"
+end
+
+--- Settings as the core reads them from the origin of each convolution: see the
+--- head of src/passes/ipu/shares.c.
+---@param number integer of the multi-convolution in its step
+---@param s {plan: "parallel"|"serial", reserved: integer, back_off: number,
+---  proportions: number[]?, partials: ("float"|"half")[]?} lists of one for all or one each
+---@return string
+function M.text(number, s)
+  return ("%d %s %d %.15g %s %s"):format(number, s.plan, s.reserved, s.back_off,
+    list(s.proportions), list(s.partials))
+end
+
+return M
