@@ -67,14 +67,13 @@ local KINDS = {
     autodiffSettings.stitchStrategy]],
 }
 
-local kind_of, names = {}, {}
+local kind_of = {}
 for kind, list in pairs(KINDS) do
   for name in list:gmatch("%S+") do
     kind_of[name] = kind
-    names[#names + 1] = name
   end
 end
-table.sort(names)
+local names = tables.keys(kind_of)
 M.names = names
 
 local FITS = {

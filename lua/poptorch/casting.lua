@@ -22,6 +22,7 @@ local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local nn = require("torch.nn")
+local tables = require("lupine.base.tables")
 
 local M = {}
 
@@ -119,10 +120,7 @@ end
 
 -- Names that an entry may be.
 local function entry_names()
-  local names = {}
-  for name in pairs(ops_of) do
-    names[#names + 1] = name
-  end
+  local names = tables.keys(ops_of)
   for name, cls in next, nn do
     names[#names + 1] = class.is_class(cls) and nn.Module:is_base_of(cls) and "nn." .. name or nil
   end

@@ -6,6 +6,7 @@
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local errors = require("lupine.base.errors")
+local tables = require("lupine.base.tables")
 
 local M = {}
 
@@ -98,12 +99,8 @@ function M.class(name, where)
   if found then
     return found
   end
-  local known = {}
-  for other in pairs(made) do
-    known[#known + 1] = other
-  end
   return errors.raise("AttributeError", "%s: there is no class '%s': run the script that makes it "
-    .. "before%s", where, name, check.nearest(name, known))
+    .. "before%s", where, name, check.nearest(name, tables.keys(made)))
 end
 
 --- What a file calls a function; nil for one without a name.

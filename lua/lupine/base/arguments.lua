@@ -8,6 +8,7 @@ local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local nesting = require("lupine.base.nesting")
+local tables = require("lupine.base.tables")
 
 local M = {}
 
@@ -228,7 +229,7 @@ local HINT = "; to compile for other inputs, destroy() the model or wrap it agai
 M.HINT = HINT
 
 local function same_keys(want, got, path)
-  local missing, extra, have = {}, {}, {}
+  local missing, have = {}, {}
   for _, key in ipairs(got.keys) do
     have[key] = true
   end
@@ -238,11 +239,8 @@ local function same_keys(want, got, path)
     end
     have[key] = nil
   end
-  for key in pairs(have) do
-    extra[#extra + 1] = key
-  end
+  local extra = tables.keys(have)
   if #missing + #extra > 0 then
-    table.sort(extra)
     errors.raise("Error", "%s: %s%s%s", path,
       #missing > 0 and "Missing arguments: " .. table.concat(missing, ", ") .. ". " or "",
       #extra > 0 and "Unexpected arguments: " .. table.concat(extra, ", ") .. ". " or "", HINT)

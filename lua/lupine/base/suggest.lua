@@ -4,6 +4,7 @@
 --- method shows.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local tables = require("lupine.base.tables")
 
 local function add(names, t)
   for key, value in next, t do
@@ -129,14 +130,12 @@ local function suggest(message)
     return message
   end
   local near = check.nearest(name, fields())
-  local names, list = near == "" and verb == "call" and known() or {}, {}
+  local names = near == "" and verb == "call" and known() or {}
   if names[name] then -- it exists, only not there
     return message
   end
-  for key in pairs(names) do
-    list[#list + 1] = key
-  end
-  return head .. (near ~= "" and near or check.nearest(name, list)) .. message:sub(#head + 1)
+  return head .. (near ~= "" and near or check.nearest(name, tables.keys(names)))
+    .. message:sub(#head + 1)
 end
 
 return suggest
