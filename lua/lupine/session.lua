@@ -250,9 +250,11 @@ function Session:retarget(tensors)
   for _, m in ipairs(self.uploaded) do
     local t = tensors[m.role] and tensors[m.role][m.name]
     if t and t ~= m.tensor then
-      errors.check(t.dtype == m.tensor.dtype and t.shape == m.tensor.shape, "Error",
-        "%s '%s' was replaced by %s %s, the model was compiled for %s %s: destroy() it or wrap "
-        .. "the module again", m.role, m.name, t.dtype, t.shape, m.tensor.dtype, m.tensor.shape)
+      if t.dtype ~= m.tensor.dtype or t.shape ~= m.tensor.shape then
+        errors.raise_hint("replaced", "Error", "%s '%s' was replaced by %s %s, the model was "
+          .. "compiled for %s %s", m.role, m.name, t.dtype, t.shape, m.tensor.dtype,
+          m.tensor.shape)
+      end
       replaced[m] = t
     end
   end

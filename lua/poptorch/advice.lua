@@ -31,6 +31,9 @@ M.ADVICE = {
   mark = function(e) -- its message begins with the operator
     e.message = "poptorch." .. e.message
   end,
+  -- a compiled model that meets other tensors
+  other_inputs = "to compile for other inputs, destroy() the model or wrap it again",
+  replaced = "destroy() the model or wrap the module again",
   -- what is outside the model
   busy = "with POPTORCH_WAIT_FOR_IPU=1 it is waited for",
   cache_folder = function(e)

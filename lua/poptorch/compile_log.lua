@@ -3,7 +3,6 @@
 ---
 --- Source: PopTorch API reference, Options.showCompilationProgressBar; user guide
 --- 4.11.1.
-local arguments = require("lupine.base.arguments")
 local core = require("lupine.core")
 local Group = require("poptorch.options.group")
 local logging = require("poptorch.logging")
@@ -68,11 +67,8 @@ end
 ---@param matches boolean whether it is for the same arguments
 ---@param e any error of arguments.match if it is not
 function M.again(matches, e)
-  local why = "for the same arguments"
-  if not matches then
-    why = e.message:sub(1, (e.message:find(arguments.HINT, 1, true) or 0) - 1)
-  end
-  logging.info("the model was destroyed and is compiled again: %s", why)
+  logging.info("the model was destroyed and is compiled again: %s",
+    matches and "for the same arguments" or e.message)
 end
 
 return M

@@ -102,8 +102,8 @@ local function take(s, values)
 end
 
 local function match(s, spec)
-  errors.check(spec.n == s.spec.n, "Error", "number of arguments: expected %d as compiled, "
-    .. "got %d%s", s.spec.n, spec.n, arguments.HINT)
+  arguments.need(spec.n == s.spec.n, "number of arguments: expected %d as compiled, got %d",
+    s.spec.n, spec.n)
   for i = 1, spec.n do
     arguments.match(s.spec[i], spec[i], s.names[i] or ("argument %d"):format(i))
   end
@@ -248,7 +248,7 @@ function M.call(s, values)
   end
   local spec, tensors, originals = take(s, values)
   if s.session then
-    match(s, spec)
+    advice.call(match, s, spec)
   else
     compile(s, spec, tensors)
   end

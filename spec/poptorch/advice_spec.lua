@@ -44,9 +44,9 @@ local function given()
     local _, all = text:gsub("lp_fail_hint%(", "")
     assert.is_true(calls == all or path == "src/base/status.c", path)
   end
-  for path in program.shell("grep -rlE 'errors.fail\\(|[.]hint = ' lua/lupine"):gmatch("%S+") do
+  for path in program.shell("grep -rlE 'errors.(fail|raise_hint)' lua/lupine"):gmatch("%S+") do
     local text = read(path)
-    for _, pattern in ipairs({ 'errors%.fail%("([%w_]+)"', '%.hint = "([%w_]+)"' }) do
+    for _, pattern in ipairs({ 'errors%.fail%("([%w_]+)"', 'errors%.raise_hint%("([%w_]+)"' }) do
       for hint in text:gmatch(pattern) do
         out[hint] = path
       end

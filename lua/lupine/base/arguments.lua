@@ -225,8 +225,16 @@ function M.rebuild(spec, next_tensor)
   return out
 end
 
-local HINT = "; to compile for other inputs, destroy() the model or wrap it again"
-M.HINT = HINT
+--- Raises unless an argument is as it was when the program was compiled.
+---@param ok any
+---@param fmt string as string.format
+---@param ... any for the format
+function M.need(ok, fmt, ...)
+  if not ok then
+    errors.raise_hint("other_inputs", "Error", fmt, ...)
+  end
+end
+local need = M.need
 
 local function same_keys(want, got, path)
   local missing, have = {}, {}
@@ -240,11 +248,9 @@ local function same_keys(want, got, path)
     have[key] = nil
   end
   local extra = tables.keys(have)
-  if #missing + #extra > 0 then
-    errors.raise("Error", "%s: %s%s%s", path,
-      #missing > 0 and "Missing arguments: " .. table.concat(missing, ", ") .. ". " or "",
-      #extra > 0 and "Unexpected arguments: " .. table.concat(extra, ", ") .. ". " or "", HINT)
-  end
+  need(#missing + #extra == 0, "%s:%s%s", path,
+    #missing > 0 and " Missing arguments: " .. table.concat(missing, ", ") .. "." or "",
+    #extra > 0 and " Unexpected arguments: " .. table.concat(extra, ", ") .. "." or "")
 end
 
 local function same_shape(a, b)
@@ -272,26 +278,23 @@ end
 ---@param got table spec now
 ---@param path string
 function M.match(want, got, path)
-  errors.check(want.kind == got.kind, "Error", "%s: compiled for %s, got %s%s", path,
-    kind_of(want), kind_of(got), HINT)
+  need(want.kind == got.kind, "%s: compiled for %s, got %s", path, kind_of(want), kind_of(got))
   if want.kind == "tensor" then
-    errors.check(want.dtype == got.dtype, "Error", "%s: compiled for dtype %s, got %s%s", path,
-      tostring(want.given or want.dtype), tostring(got.given or got.dtype), HINT)
-    errors.check(same_shape(want.shape, got.shape), "Error",
-      "%s: compiled for shape %s, got %s%s", path, tostring(want.shape), tostring(got.shape), HINT)
+    need(want.dtype == got.dtype, "%s: compiled for dtype %s, got %s", path,
+      tostring(want.given or want.dtype), tostring(got.given or got.dtype))
+    need(same_shape(want.shape, got.shape), "%s: compiled for shape %s, got %s", path,
+      tostring(want.shape), tostring(got.shape))
   elseif want.kind == "value" then
     local nan = want.value ~= want.value and got.value ~= got.value
-    errors.check(nan or want.value == got.value, "Error",
-      "%s: the value %s was compiled in, got %s%s", path, tostring(want.value),
-      tostring(got.value), HINT)
+    need(nan or want.value == got.value, "%s: the value %s was compiled in, got %s", path,
+      tostring(want.value), tostring(got.value))
   else
     if want.kind == "dict" then
       same_keys(want, got, path)
     end
-    errors.check(want.parser == got.parser, "Error", "%s: compiled for %s, got %s%s", path,
-      kind_of(want), kind_of(got), HINT)
-    errors.check(#want == #got, "Error", "%s: compiled for %d elements, got %d%s", path, #want,
-      #got, HINT)
+    need(want.parser == got.parser, "%s: compiled for %s, got %s", path, kind_of(want),
+      kind_of(got))
+    need(#want == #got, "%s: compiled for %d elements, got %d", path, #want, #got)
     for i, part in ipairs(want) do
       M.match(part, got[i], ("%s.%s"):format(path, tostring(want.keys and want.keys[i] or i)))
     end

@@ -194,6 +194,21 @@ function M.check(ok, cls, fmt, ...)
   return ok
 end
 
+local function raise_with(hint, cls, type_name, fmt, ...)
+  local e = M.new(cls, type_name, fmt:format(...))
+  e.hint = hint
+  error(e, 0)
+end
+
+--- Raises an error with a hint for front ends.
+---@param hint string
+---@param cls string|table "ValueError" or the class
+---@param fmt string as string.format
+---@param ... any for the format
+function M.raise_hint(hint, cls, fmt, ...)
+  raise_with(hint, cls, nil, fmt, ...)
+end
+
 -- The type of the core's own (src/base/errors.def).
 local OF_CORE = "poptorch_cpp_error"
 
@@ -202,9 +217,7 @@ local OF_CORE = "poptorch_cpp_error"
 ---@param fmt string as string.format
 ---@param ... any for the format
 function M.fail(hint, fmt, ...)
-  local e = M.new("Error", OF_CORE, fmt:format(...))
-  e.hint = hint
-  error(e, 0)
+  raise_with(hint, "Error", OF_CORE, fmt, ...)
 end
 
 --- Makes an error one of another class.

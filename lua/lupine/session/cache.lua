@@ -148,10 +148,8 @@ end
 -- ---- compiling --------------------------------------------------------------------
 
 local function unusable(cache, e)
-  local raised = errors.new("OSError", nil, ("the folder of the executable cache, %s, cannot be "
-    .. "written: %s"):format(cache.path, errors.Exception:is(e) and e.message or tostring(e)))
-  raised.hint = "cache_folder"
-  error(raised, 0)
+  errors.raise_hint("cache_folder", "OSError", "the folder of the executable cache, %s, cannot be "
+    .. "written: %s", cache.path, errors.Exception:is(e) and e.message or tostring(e))
 end
 
 local function lock(cache, key)

@@ -1,5 +1,6 @@
 --- Where an executor keeps what is its own: its methods and its state. What it
 --- has else is the user's model's.
+local advice = require("poptorch.advice")
 local errors = require("lupine.base.errors")
 
 local KEY = {}
@@ -74,7 +75,7 @@ end
 --- error: poptorch.Error for one of another shape or dtype than compiled
 ---@param s table the executor's state
 function M.follow(s)
-  s.session:retarget(M.tensors_of(s))
+  advice.call(s.session.retarget, s.session, M.tensors_of(s))
 end
 
 return M
