@@ -60,6 +60,10 @@ local CASES = {
   { "RUN", "NULL", "operator Second has no function `run`" },
 }
 
+-- The same of a float attribute without a default of 32 bits.
+local FLOATS = { { '"1e39"', "the default of attribute 'size': .*1e%+39 is too high for a float" },
+  { '"-1e39"', "%-1e%+39 is too low for a float attribute, which has 32 bits" } }
+
 local function loaded(domain)
   local n = 0
   for _, op in ipairs(core.custom_ops()) do
@@ -78,6 +82,15 @@ describe("a library of custom operators", function()
         assert(e.message:find("libhostile.so", 1, true), e.message)
       end)
       assert.equal(0, loaded("spec.hostile"))
+    end
+  end)
+
+  it("is refused where a float's default has more than 32 bits", function()
+    for _, case in ipairs(FLOATS) do
+      with_library(option("KIND", "LUPINE_FLOAT") .. " " .. option("FALLBACK", case[1]),
+        function(library)
+          helper.refuses("RuntimeError", case[2], torch.ops.load_library, library)
+        end)
     end
   end)
 

@@ -316,4 +316,23 @@ describe("a program with custom operators", function()
     assert(plain > 100 and plain < 10000, plain)
     assert.equal(0, cost(function(a) return odd("Strange", a, { what = "cost" }) end, x))
   end)
+
+  it("is asked with the types of inputs and results, forward and backward", function()
+    local net = module(function(self, a)
+      return poptorch.identity_loss(odd("Priced", self.w * a, nil, torch.zeros(1, 1)), "sum")
+    end, function(self)
+      self.w = nn.Parameter(torch.ones(8))
+    end)
+    local trainer = poptorch.trainingModel(net, nil, torch.optim.SGD(net:parameters(),
+      { lr = 0.5 }))
+    helper.near(trainer(torch.arange(8.0)), 28)
+    helper.near(net.w:detach(), 1 - torch.arange(8.0) / 2)
+    local cycles = {}
+    for _, op in ipairs(trainer:report().operators) do
+      cycles[op.name] = op.cycles
+    end
+    -- as cost_priced in spec/support/custom_ops/odd_ops.c has it
+    assert.equal(100000 + 1000 + 200, cycles.custom)
+    assert.equal(150000 + 1000 + 200, cycles.custom_grad)
+  end)
 end)

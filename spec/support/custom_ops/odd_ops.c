@@ -1,5 +1,6 @@
 /* Operators (domain spec.odd) that do what a library should not, as an
- * attribute says, and one that converts. */
+ * attribute says, one that converts, and one whose cost tells what it is
+ * asked with. */
 #include <lupine/custom_op.h>
 
 /* ---- To: x in another type ------------------------------------------ */
@@ -68,10 +69,43 @@ static void cost_strange(lupine_cost *c)
     c->cycles = c->bytes = INT64_MIN;
 }
 
+/* ---- Priced: the sum of a vector, as a matrix of one element -------- */
+static int infer_priced(lupine_call *c)
+{
+    c->out[0].type.dtype = c->in[0].type.dtype;
+    c->out[0].type.rank = 2;
+    c->out[0].type.shape[0] = c->out[0].type.shape[1] = 1;
+    return 0;
+}
+
+static int run_priced(lupine_call *c)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < c->in[0].n; i++)
+        sum += lupine_load(&c->in[0], i);
+    lupine_store(&c->out[0], 0, sum);
+    return 0;
+}
+
+static int grad_priced(lupine_call *c)
+{
+    for (int64_t i = 0; i < c->in[0].n; i++)
+        lupine_store(&c->in_grad[0], i, lupine_load(&c->out_grad[0], 0));
+    return 0;
+}
+
+static void cost_priced(lupine_cost *c)
+{
+    c->cycles = 100000 + 1000 * c->in[0].rank + 100 * c->out[0].rank;
+    c->cycles += c->gradient ? 50000 : 0;
+}
+
 static const lupine_attr_spec dtype[] = {{"dtype", LUPINE_INT, NULL}};
 static const lupine_attr_spec what[] = {{"what", LUPINE_STRING, NULL}};
 static const lupine_op ops[] = {
     {"spec.odd", "To", 1, 1, 1, dtype, 1, infer_to, copy, NULL, NULL},
     {"spec.odd", "Strange", 1, 1, 1, what, 1, infer_strange, run_strange,
-     grad_strange, cost_strange}};
+     grad_strange, cost_strange},
+    {"spec.odd", "Priced", 1, 1, 1, NULL, 0, infer_priced, run_priced,
+     grad_priced, cost_priced}};
 LUPINE_OPS(ops)
