@@ -427,6 +427,27 @@ describe("a program with CPU ops", function()
     helper.near(exec:run(inputs, {})[outputs], x + 7)
   end)
 
+  it("holds its inputs while it runs, whatever a function does to them", function()
+    local step = opened(function()
+      infer(double, nil, poptorch.Options():deviceIterations(4))(torch.ones(4, 512))
+    end).exec:step()
+    local exec = core.step_parse(step:text("step")):compile({})
+    local input, inputs, last, filler = torch.ones(4, 512), {}, nil, {}
+    for i, v in ipairs(step:vars()) do
+      inputs[i] = v.role == "input" and input or nil
+      last = v.role == "output" and i or last
+    end
+    exec:answer({ op = function(list)
+      input.data = torch.zeros(1)
+      for i = 1, 8 do
+        filler[i] = torch.full({ 4, 512 }, -1.0) -- takes the memory, if that is free
+      end
+      return list
+    end })
+    helper.near(exec:run(inputs, {})[last], torch.ones(4, 512))
+    assert.equal(8, #filler)
+  end)
+
   it("is asked for those in loops and branches, too", function()
     for _, forward in ipairs({ function(self, a)
       return poptorch.for_loop(3, function(b) return self.cpu(b) end, { a })[1]
@@ -559,6 +580,33 @@ describe("a program with CPU ops", function()
     local cycles = seconds * small:report().clock_hz
     assert(math.abs(other.cycles - one.cycles - cycles) <= 2, other.cycles - one.cycles)
     assert(one.cycles > cycles / 10)
+  end)
+
+  it("stops at Ctrl-C within an operator behind the call", function()
+    local out, err = program.interrupted([[
+      local torch, poptorch = require("torch"), require("poptorch")
+      io.stdout:setvbuf("line")
+      local Net = torch.nn.Module:extend("Net")
+      local running = false
+      function Net:init()
+        self.cpu = poptorch.CPU(function(x)
+          local y = x * 1
+          if running then
+            print("running")
+          end
+          return y
+        end, "op")
+      end
+      function Net:forward(x)
+        return torch.special.legendre_polynomial_p(self.cpu(x), 1 << 40)
+      end
+      local model = poptorch.inferenceModel(Net())
+      model:compile(torch.rand(1))
+      running = true
+      local ok, e = pcall(model, torch.rand(1))
+      print(ok, torch.errors.KeyboardInterrupt:is(e))
+    ]])
+    assert.equal("running\nfalse\ttrue\n", out, err)
   end)
 
   it("stops at Ctrl-C in the function, and before it", function()
