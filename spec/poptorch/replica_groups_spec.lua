@@ -483,8 +483,8 @@ describe("replicaGrouping refuses", function()
 end)
 
 describe("the cost of weights in replica groups", function()
-  -- Bytes that replicas exchange in the update, and the cycles of that, for one
-  -- weight of 4096 elements a replica.
+  -- For one weight of 4096 elements a replica: bytes that replicas exchange in the
+  -- update, the cycles of that, bytes of the state, cycles of the arithmetic.
   local function exchanged(replicas, group, size, location)
     local net = models.Sum(0)
     local slices = group and (group == Kind.NoGrouping and replicas or replicas // size)
@@ -499,14 +499,15 @@ describe("the cost of weights in replica groups", function()
       model.w:replicaGrouping(group, size, Retrieval.OnePerGroup)
     end
     model:compile(torch.zeros(replicas, 4096))
-    local r, bytes, cycles = model:report(), 0, 0
+    local r, bytes, cycles, update = model:report(), 0, 0, 0
     for _, row in ipairs(r.schedule) do
       cycles = cycles + row.collective
       for _, entry in ipairs(row.entries) do
         bytes = bytes + (entry.kind == "collective" and entry.bytes or 0)
+        update = update + (entry.kind == "update" and entry.cycles or 0)
       end
     end
-    return bytes, cycles, r.memory[0].categories.optimizer_state
+    return bytes, cycles, r.memory[0].categories.optimizer_state, update
   end
 
   it("is that of so many replicas as a group has", function()
@@ -520,6 +521,18 @@ describe("the cost of weights in replica groups", function()
     local near_by = select(2, exchanged(8, Kind.Consecutive, 2))
     local far = select(2, exchanged(8, Kind.Orthogonal, 2))
     assert.truthy(far > near_by)
+  end)
+
+  it("divides the update among the replicas of a group that share the state out", function()
+    local function update(...)
+      return select(4, exchanged(...))
+    end
+    local whole = update(8, Kind.NoGrouping, 0, true)
+    local half, eighth = update(8, Kind.Consecutive, 2, true), update(8, nil, nil, true)
+    assert.equal(update(2, nil, nil, true), half)
+    assert.truthy(half < whole and 2 * half >= whole)
+    assert.truthy(eighth < half and 8 * eighth >= whole)
+    assert.equal(whole, update(8, Kind.Consecutive, 2))
   end)
 
   it("shares optimizer state out within a group", function()
