@@ -75,6 +75,27 @@ describe("an executable file", function()
     end
   end)
 
+  it("with another type or shape of a tensor is refused, by name", function()
+    local bytes = files.read(path)
+    for _, change in ipairs({ { '"F32","shape":[2]', '"I32","shape":[2]' },
+      { '"F32","shape":[2]', '"F16","shape":[4]' }, { '"F32","shape":[2]', '"I64","shape":[1]' } })
+    do
+      local at, last = bytes:find(change[1], 1, true)
+      files.write(path, bytes:sub(1, at - 1) .. change[2] .. bytes:sub(last + 1))
+      helper.refuses("ValueError", "a.lupine: damaged: its contents have the hash",
+        core.read_executable, path)
+    end
+  end)
+
+  it("has no text with a zero byte, and none that is no vector of bytes", function()
+    for _, odd in ipairs({ torch.tensor({ 65, 0, 66 }, { dtype = torch.uint8 }),
+      torch.tensor({ { 65 } }, { dtype = torch.uint8 }), torch.tensor({ 65.0 }) }) do
+      core.write_executable(path, { "text/odd" }, { odd }, {})
+      helper.refuses("ValueError", "a.lupine: damaged: 'text/odd' is no text",
+        core.read_executable, path)
+    end
+  end)
+
   it("is told from other files of tensors", function()
     core.write_safetensors(path, { "w" }, { torch.ones(2) }, {})
     helper.raises("ValueError", "no executable", function()

@@ -153,6 +153,22 @@ describe("the cache of compiled steps", function()
     end)
   end)
 
+  it("compiles all the same where an entry cannot be written, and says so", function()
+    local w = torch.tensor({ 2.0, 3.0 })
+    open(w)
+    local path = folder .. "/" .. entries()[1]
+    os.remove(path)
+    core.make_folder(path .. "/in the way")
+    lines = {}
+    for _ = 1, 2 do
+      assert.same({ 2.5, 5.75 }, run(open(w)))
+    end
+    local log = table.concat(lines, "\n")
+    assert.equal(2, select(2, log:gsub("warn: executable cache: [^\n]* could not be stored: ", "")))
+    assert.falsy(log:find("compiled and stored", 1, true))
+    assert.same({}, entries()) -- no temporary file, no lock
+  end)
+
   it("knows equal specs whatever the order of their keys", function()
     local step = open(torch.ones(2), 1, { cache = false }).exec:step()
     local a, b = {}, {}
@@ -207,5 +223,12 @@ describe("a stored session", function()
     helper.raises("ValueError", "parameter 'w' is float32%[2%].* float32%[3%]", function()
       load({ parameter = { w = torch.ones(3) } })
     end)
+  end)
+
+  it("names the file and the constant that it lacks", function()
+    local texts = stored.take(open(torch.ones(2), 1, { cache = false }))
+    stored.write(path, texts, {})
+    helper.raises("Error", "s%.lupine: the file has no constant '%d+' of the compiled program",
+      function() load({ parameter = { w = torch.ones(2) } }) end)
   end)
 end)

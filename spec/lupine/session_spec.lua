@@ -3,6 +3,7 @@ local helper = require("spec.helper")
 local nn = require("torch.nn")
 local program = require("spec.support.program")
 local session = require("lupine.session")
+local stored = require("lupine.session.stored")
 local torch = require("torch")
 
 local near, raises = helper.near, helper.raises
@@ -312,6 +313,26 @@ describe("lupine.session", function()
       near(anchors[2], { at })
     end)
 
+    it("of a file needs the optimizer that the file's step has", function()
+      local path = os.tmpname()
+      stored.write(path, stored.take((training())))
+      local function load(names)
+        local w = torch.tensor({ 0.5 })
+        local step, spec = stored.open(stored.read(path))
+        spec.tensors = { parameter = { w = w } }
+        spec.optimizer = descent({ lr = 0.1, momentum = 0.5, names = names,
+          shapes = { w = w.shape } })
+        return session.open(step, spec), w
+      end
+      local e = raises("Error", "the optimizer has no %a+ '[^']+' of the compiled program",
+        function() load({}) end)
+      assert.truthy(e.message:find(path, 1, true))
+      local s, w = load({ "w" })
+      os.remove(path)
+      s:run({ torch.tensor({ 1.0, 2.0 }), torch.tensor({ 2.0, 1.0 }) })
+      near(w:detach(), { (by_hand(0.5, 0, { 1, 2 }, { 2, 1 }, 1, 0.1, 0.5)) })
+    end)
+
     it("refuses a rule for a parameter that the step does not have", function()
       local w = torch.tensor({ 0.5 })
       w.requires_grad = true
@@ -331,6 +352,18 @@ describe("lupine.session", function()
       end, { torch.empty(2) }, { parameter = { w = w } })
       return s, w, session.open(step, { compile = {}, tensors = { parameter = { w = w } } })
     end
+
+    it("takes what somebody else wrote only when it is uploaded, also after that", function()
+      local s, w, other = pair()
+      local one = torch.ones(2)
+      s:run({ torch.tensor({ 1.0, 2.0 }), torch.tensor({ 2.0, 1.0 }) })
+      local want = by_hand(0.5, 0, { 1, 2 }, { 2, 1 }, 1, 0.1, 0.5)
+      near(other:run({ one })[1], { want, want })
+      w.data:fill_(7)
+      near(other:run({ one })[1], { want, want })
+      other:upload()
+      near(other:run({ one })[1], { 7, 7 })
+    end)
 
     it("runs with what the other has trained", function()
       local s, w, other = pair()

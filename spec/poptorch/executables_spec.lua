@@ -449,6 +449,18 @@ describe("a file", function()
     refused(poptorch.trainingModel(small, nil, torch.optim.AdamW(small:parameters())), "parameter")
   end)
 
+  it("that is refused leaves the executor's options, which it compiles with", function()
+    exported()
+    local model = trainer(OPTIMIZERS[1], poptorch.Options():deviceIterations(4):randomSeed(5))
+    local before = model.options
+    helper.logged(function()
+      raises("Error", model.loadExecutable, model, path)
+    end)
+    assert.is_true(rawequal(before, model.options))
+    assert.equal(4, model.options.device_iterations)
+    assert.equal(8 // 4, model(x, target):size(0)) -- of the last device iteration
+  end)
+
   it("loaded onto a compiled executor replaces its program", function()
     local first = trainer(OPTIMIZERS[4])
     local want = steps(first, 4)

@@ -186,7 +186,7 @@ function M.bind(step, vars, spec)
     end
     local from = NEEDED[v.role]
     errors.check(tensor or not from, "Error", "%s: %s has no %s '%s' of the compiled program",
-      spec.executable.path, from, v.role, v.name)
+      spec.executable.path, from, v.role, v.role == "constant" and v.index or v.name)
     errors.check(not (v.role == "state" or v.role == "hyper") or step:data(v.index), "Error",
       "%s: the optimizer has no %s '%s' of the compiled program", spec.executable.path, v.role,
       v.name)
