@@ -102,6 +102,24 @@ describe("the simulated machine", function()
     assert.equal("0\n", other("print(devices.attach({ ipus = 2 }).first)"))
   end)
 
+  it("has no record of a device that was given back, for who looks into its table", function()
+    local a, b = devices.attach({ id = 64 }), devices.attach({ id = 2 })
+    local function recorded()
+      local found, f = {}, assert(io.open(folder .. "/ipus", "rb"))
+      for bytes in function() return f:read(256) end do
+        local who = core.devices.record(bytes)
+        found[#found + 1] = who and who.count or 0
+      end
+      f:close()
+      return found
+    end
+    assert.same({ 2, 2, 1 }, recorded())
+    a:detach()
+    assert.same({ 0, 0, 1 }, recorded())
+    b:detach()
+    assert.same({ 0, 0, 0 }, recorded())
+  end)
+
   it("has the IPUs of a killed process back at once", function()
     local script = ([[
       devices = require("lupine.devices")
