@@ -125,6 +125,15 @@ describe("fps", function()
     end
   end)
 
+  it("chooses none of several equal points twice", function()
+    for _, src in ipairs({ torch.zeros(4, 2), torch.tensor({ 1.0, 1, 0, 0 }):reshape(4, 1) }) do
+      local got = both(function(x) return poptorch.fps(x, { 0, 4 }, 1.0) end, src)
+      assert.equal(0, got[1])
+      table.sort(got)
+      assert.same({ 0, 1, 2, 3 }, got)
+    end
+  end)
+
   it("may begin anywhere", function()
     torch.manual_seed(3)
     local src, first = torch.randn(10, 2), {}

@@ -53,6 +53,42 @@ describe("poptorch.logging", function()
     assert.equal("step x", lines[2])
   end)
 
+  it("counts on when the limit is set to what it is", function()
+    poptorch.setLogLevel("INFO")
+    local line = "set again " .. os.tmpname()
+    local text = require("spec.helper").logged(function()
+      logging.set_max_repeats(2)
+      for _ = 1, 4 do
+        logging.info(line)
+        logging.set_max_repeats(2)
+      end
+    end)
+    assert.equal(line .. "\n" .. line .. "\n" .. line .. " (repeated; no longer shown)", text)
+  end)
+
+  it("forgets what was repeated after 10,000 other lines, and remembers no more", function()
+    poptorch.setLogLevel("INFO")
+    local lines = 0
+    local log = core.host.log
+    core.host.log = function()
+      lines = lines + 1
+    end
+    logging.set_max_repeats(1)
+    for _ = 1, 3 do
+      logging.info("first")
+    end
+    assert.equal(2, lines)
+    for i = 1, 10000 do
+      logging.info("line %d", i)
+    end
+    lines = 0
+    for _ = 1, 3 do
+      logging.info("first")
+    end
+    core.host.log = log
+    assert.equal(2, lines)
+  end)
+
   it("stops after as many as Options.maxRepeatLogs of the model wrapped last", function()
     local log, lines = core.host.log, 0
     core.host.log = function()
