@@ -43,23 +43,30 @@ local function named(values, n, names)
   return check.by_name(last, open, "AssertionError") and open or nil
 end
 
--- Keys of a last table that was meant to be by name but names no parameter.
-local function unexpected(values, names)
-  local last = values[values.n]
+-- A last table that is one argument too many was meant to be by name: it names no
+-- parameter, or one that has its value.
+local function check_named(last, names)
   if type(last) ~= "table" or getmetatable(last) or #last > 0 then
-    return nil
+    return
   end
-  local known, keys = {}, {}
+  local known, strange, twice = {}, {}, {}
   for _, name in ipairs(names) do
     known[name] = true
   end
   for key in pairs(last) do
     if type(key) == "string" and not known[key] then
-      keys[#keys + 1] = ("'%s'%s"):format(key, check.nearest(key, names))
+      strange[#strange + 1] = ("'%s'%s"):format(key, check.nearest(key, names))
+    else
+      twice[#twice + 1] = ("'%s'"):format(tostring(key))
     end
   end
-  table.sort(keys)
-  return #keys > 0 and table.concat(keys, ", ") or nil
+  table.sort(strange)
+  errors.check(#strange == 0, "AssertionError",
+    "the model has no parameter %s; allowed by name are %s", table.concat(strange, ", "),
+    table.concat(names, ", "))
+  table.sort(twice)
+  errors.check(#twice == 0, "AssertionError", "%s is given twice: by position and by name",
+    table.concat(twice, ", "))
 end
 
 --- The call's values by forward's parameters, in order; n is the last one that
@@ -85,9 +92,7 @@ function M.bind(names, variadic, ...)
     end
   end
   if not variadic and values.n > #names then
-    local keys = unexpected(values, names)
-    errors.check(not keys, "AssertionError",
-      "the model has no parameter %s; allowed by name are %s", keys, table.concat(names, ", "))
+    check_named(values[values.n], names)
     errors.raise("AssertionError", "the model takes %s (%s), %d were given",
       check.count(#names, "argument"), table.concat(names, ", "), values.n)
   end
