@@ -158,8 +158,9 @@ local function tracer_of(trace, assigner, names, s)
 end
 
 -- Names the module that each operator is in. `frozen` gathers what plain
--- fields held before forward assigned to them: {module, name, value}.
-local function scope_of(names, s, frozen)
+-- fields held before forward assigned to them: {module, name, value}; `made`
+-- what constructors by type made: {tensor, name, where}.
+local function scope_of(names, s, frozen, made)
   local name_of, seen = {}, {}
   for name, module in s.model:named_modules() do
     name_of[module] = name:gsub("%.", "/")
@@ -179,6 +180,9 @@ local function scope_of(names, s, frozen)
         seen[module][name] = true
         frozen[#frozen + 1] = { module = module, name = name, value = old }
       end
+    end,
+    made = function(tensor, name)
+      made[#made + 1] = { tensor = tensor, name = name, where = errors.caller() }
     end,
   }
 end
@@ -332,6 +336,20 @@ local function fail(s, spec, e)
   error(e, 0)
 end
 
+-- A constructor by type makes tensors of the host, whose other tensors become
+-- constants: in forward it is torch.tensor that makes those of the device.
+local function check_made(trace, made)
+  for _, m in ipairs(made) do
+    if trace:knows(m.tensor) then
+      local t = m.tensor
+      errors.raise("Error", "Expected an IPU tensor but got tensor(device=cpu, shape=[%s], "
+        .. "dtype=%s), which torch.%s made at %s: write torch.tensor(values, {dtype = %s})",
+        table.concat({ table.unpack(t.shape) }, ", "), m.name:match("^(%w+)Tensor$") or "Float",
+        m.name, m.where, tostring(t.dtype))
+    end
+  end
+end
+
 -- Runs forward under the trace; results as {n, …}.
 local function run_forward(s, trace, assigner, spec, stand_ins, shown)
   local Module = require("torch.nn").Module
@@ -343,7 +361,7 @@ local function run_forward(s, trace, assigner, spec, stand_ins, shown)
       return stand_ins[at]
     end)
   end
-  local frozen, before = {}, registered(s.model)
+  local frozen, made, before = {}, {}, registered(s.model)
   local names = names_of(trace, s.options.module_namescope)
   local results, changed
   do
@@ -359,7 +377,7 @@ local function run_forward(s, trace, assigner, spec, stand_ins, shown)
     end })
     s.casting = casting.Scopes(s.options)
     blocks.tracer = tracer_of(trace, assigner, names, s)
-    Module.tracer = scope_of(names, s, frozen)
+    Module.tracer = scope_of(names, s, frozen, made)
     local on = s.training or core.is_grad_enabled()
     local _ <close> = require("torch").set_grad_enabled(on)
     results = table.pack(pcall(trace.run, trace, false, s.called, table.unpack(args, 1, spec.n)))
@@ -369,6 +387,7 @@ local function run_forward(s, trace, assigner, spec, stand_ins, shown)
     fail(s, spec, results[2])
   end
   check_registered(changed)
+  check_made(trace, made)
   return table.pack(table.unpack(results, 2, results.n))
 end
 

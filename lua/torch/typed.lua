@@ -10,6 +10,15 @@ local TYPES = { FloatTensor = d.float32, DoubleTensor = d.float64, HalfTensor = 
 
 local M = {}
 
+-- A tensor of values, which the tracer of a model is told of.
+local function of_values(name, values, to)
+  local tensor, tracer = core.tensor(values, to), require("torch.nn").Module.tracer
+  if tracer and tracer.made then
+    tracer.made(tensor, name)
+  end
+  return tensor
+end
+
 --- The constructor.
 ---@param name string
 ---@param dtype any nil: the default dtype
@@ -19,7 +28,7 @@ function M.constructor(name, dtype)
     local to = { dtype = dtype or core.get_default_dtype() }
     local first = ...
     if select("#", ...) == 1 and type(first) == "table" then
-      return core.tensor(first, to)
+      return of_values(name, first, to)
     elseif select("#", ...) == 1 and core.is_tensor(first) then
       return first:to(to.dtype)
     end

@@ -12,6 +12,8 @@
 ---   tracer.enter(module), tracer.leave(module)   around every forward
 ---   tracer.assign(module, name, old)             (may be missing) a plain
 ---     field is about to change; `old` is its value
+---   tracer.made(tensor, name)                    (may be missing) a constructor by
+---     type made this tensor of values
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local classes = require("torch.class_names")

@@ -134,6 +134,31 @@ describe("conformance of arguments and results", function()
     end)
   end)
 
+  it("ARG17 a tensor of the host that forward makes by type is none of the IPU", function()
+    local function with(make, use)
+      return infer(function(_, x)
+        return use(x, make())
+      end)
+    end
+    local function index()
+      return torch.LongTensor({ 1, 0 })
+    end
+    local e = raises("Error", "[Ee]xpected an IPU tensor.*shape=%[2%], dtype=Long", function()
+      with(index, function(x, i)
+        return x:index_select(0, i)
+      end):compile(vec(1, 2, 3, 4))
+    end)
+    assert.matches("torch.tensor", e.message, 1, true)
+    near(with(function()
+      return torch.tensor({ 1, 0 })
+    end, function(x, i)
+      return x:index_select(0, i)
+    end)(vec(1, 2)), { 2, 1 })
+    near(with(index, function(x, i) -- not with one of the IPU
+      return x * #i:tolist()
+    end)(vec(1, 2)), { 2, 4 })
+  end)
+
   it("ARG18 a tensor returned twice is two results", function()
     local a, b = infer(function(_, x)
       local y = x + 1
