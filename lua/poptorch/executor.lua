@@ -12,6 +12,7 @@ local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local Channel = require("lupine.tracepoints").Channel
 local completing = require("poptorch.completing")
+local core = require("lupine.core")
 local define = require("poptorch.define")
 local errors = require("lupine.base.errors")
 local executables = require("poptorch.executor.executables")
@@ -47,6 +48,14 @@ local wrapped = setmetatable({}, { __mode = "k" })
 local ARGUMENTS = { "model", "options", "training", "poptorch_version", "optimizer",
   "user_model" }
 
+-- Training writes buffers back as plain tensors.
+local function check_buffers(model)
+  for name, buffer in model:named_buffers() do
+    errors.check(not core.is_parameter(buffer), "Error", "trainingModel: the buffer '%s' is a "
+      .. "torch.nn.Parameter: register it as a parameter, or a plain tensor as the buffer", name)
+  end
+end
+
 --- trainingModel and inferenceModel make executors, not users. Arguments: model,
 --- whose forward runs; options; training; poptorch_version, which is not looked
 --- at; optimizer, for training; user_model, the module whose weights and
@@ -70,6 +79,7 @@ function Executor:init(...)
     as_wrapped = as_wrapped.take(model, user_model),
   })
   if training then
+    check_buffers(user_model)
     local s = own.state(self)
     s.optimizer = not check.is_none(optimizer) and optimizer
       or require("poptorch.optim").SGD(user_model:parameters(), { lr = 0.01 })

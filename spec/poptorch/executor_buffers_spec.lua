@@ -204,6 +204,17 @@ describe("a buffer", function()
     assert.same({ "a", "b", "c" }, names)
   end)
 
+  it("is a plain tensor in training", function()
+    local Net = nn.Module:extend("Net")
+    function Net:init()
+      self.w = nn.Parameter(torch.ones(1))
+      self:register_buffer("b", nn.Parameter(torch.ones(1)))
+    end
+    raises("Error", "buffer 'b' is a torch.nn.Parameter", function()
+      poptorch.trainingModel(Net())
+    end)
+  end)
+
   it("modified with replicas needs broadcastBuffers(false)", function()
     local function run(write, broadcast)
       local o = poptorch.Options():replicationFactor(2):broadcastBuffers(broadcast)
