@@ -21,8 +21,8 @@ end
 
 -- {option as the user writes it, whether it is in force}
 local REFUSED = {
-  { "Distributed with more than one process", function(o)
-    return o.Distributed.numProcesses > 1
+  { "Distributed with more than one process in training", function(o, training)
+    return training and o.Distributed.numProcesses > 1
   end },
   { "Training.setAutomaticLossScaling(true)", function(o, training)
     return training and o.Training.automatic_loss_scaling

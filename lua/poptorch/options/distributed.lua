@@ -19,7 +19,8 @@ Distributed = Group.define("_DistributedOptions", {
       self._values.processId, self._values.numProcesses = id, n
     end,
     doc = "Sets this process's id and the number of processes.",
-    effect = "The rows that a DataLoader reads; compiling for more than one is refused.",
+    effect = "The rows that a DataLoader reads; inference runs this process's replicas, "
+      .. "training with more than one is refused.",
   },
   {
     name = "setEnvVarNames", params = { { "var_num_processes", kind = "string" },

@@ -420,7 +420,8 @@ function _TensorLocationOptions:setAccumulatorLocation(location) end
 local _DistributedOptions = {}
 
 --- Sets this process's id and the number of processes.
---- effect: The rows that a DataLoader reads; compiling for more than one is refused.
+--- effect: The rows that a DataLoader reads; inference runs this process's replicas, training
+---   with more than one is refused.
 --- source: PopTorch 3.x API reference, poptorch.options._DistributedOptions
 ---@param process_id integer
 ---@param num_processes integer
