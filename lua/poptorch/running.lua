@@ -49,17 +49,17 @@ local narrow = M.narrow
 
 -- ---- arguments -----------------------------------------------------------------
 
-local warned = {} -- kinds of input that were warned of
-
-local function warn_once(kind, path, text)
-  if not warned[kind] then
-    warned[kind] = true
+-- Warns once a model of a kind of input.
+local function warn_once(s, kind, path, text)
+  s.warned = s.warned or {}
+  if not s.warned[kind] then
+    s.warned[kind] = true
     logging.warn("%s: %s", path, text)
   end
 end
 
 -- The device has no 64 bits.
-local function check_range(t)
+local function check_range(s, t)
   local torch = require("torch")
   local x, limit = t.tensor
   if x:numel() == 0 or x.is_meta then
@@ -75,7 +75,7 @@ local function check_range(t)
   local low, high = x:min():item(), x:max():item()
   if high > limit and high < math.huge or low < -limit - 1 and low > -math.huge then
     local has = x:is_floating_point() and "float32" or "int32"
-    warn_once("range " .. t.path, t.path, ("values from %s to %s do not fit in %s, which the "
+    warn_once(s, "range " .. t.path, t.path, ("values from %s to %s do not fit in %s, which the "
       .. "device has for %s: they are changed"):format(low, high, has, tostring(x.dtype)))
   end
 end
@@ -88,13 +88,13 @@ local function take(s, values)
   for i, t in ipairs(tensors) do
     originals[i] = t.tensor
     if t.tensor.requires_grad then
-      warn_once("grad", t.path, "an input that requires a gradient is detached: none flows out "
+      warn_once(s, "grad", t.path, "an input that requires a gradient is detached: none flows out "
         .. "of the device")
     end
     if not t.tensor:is_contiguous() then
-      warn_once("strides", t.path, "an input that is not contiguous is copied at every call")
+      warn_once(s, "strides", t.path, "an input that is not contiguous is copied at every call")
     end
-    check_range(t)
+    check_range(s, t)
     t.tensor = narrow(t.tensor:detach())
     t.spec.dtype, t.spec.given = t.tensor.dtype, t.spec.dtype
   end
