@@ -58,6 +58,9 @@ end
 ---@return lupine.Device?
 function M.place(s, target, report)
   s.ipus = report.reserved_ipus -- 0: all is computed when it is compiled
+  if s.ipus == 0 then
+    logging.info("the model has no operator for the IPU: it takes no device")
+  end
   s.on_device = target.kind == "hardware" and s.ipus > 0
   s.offline = s.options.connection_type == C.Never
   if not s.on_device then

@@ -168,6 +168,31 @@ describe("a result without dimensions", function()
   end)
 end)
 
+describe("results of a call of several micro-batches", function()
+  it("are by iteration, then by micro-batch, then by replica", function()
+    local net = models.of(function(self, x)
+      return x * 1, poptorch.identity_loss(self.w * x, "sum")
+    end)
+    net.w = nn.Parameter(torch.zeros(1))
+    local o = options({ di = 2, ga = 3, rf = 2, mode = Mode.All })
+    local x = torch.arange(24):float():reshape(24, 1)
+    near((poptorch.trainingModel(net, o)(x)), x)
+    o = options({ di = 2, ga = 3, rf = 2 }) -- the last micro-batch of each replica
+    local other = models.of(net.forward)
+    other.w = nn.Parameter(torch.zeros(1))
+    near((poptorch.trainingModel(other, o)(x)), x["20:24"])
+  end)
+
+  it("leave tensors of the host as they are", function()
+    local constant = torch.ones(3)
+    local got = models.of(function(_, x)
+      return x, constant
+    end)
+    local _, same = poptorch.inferenceModel(got, options({ di = 2, rf = 2 }))(torch.ones(4))
+    assert.is_true(rawequal(constant, same))
+  end)
+end)
+
 describe("input groups of replicas", function()
   local add = models.of(function(_, x, y)
     return x + y

@@ -261,6 +261,30 @@ describe("an operator outside any block", function()
     end)
   end)
 
+  it("is none where an inner block ended within another", function()
+    local Net = nn.Module:extend("Net")
+    function Net:forward(x)
+      local _ <close> = poptorch.Block("A", { ipu_id = 0 })
+      poptorch.Block("B", { ipu_id = 0 }, function()
+        x = x + 1
+      end)
+      return x * 2
+    end
+    raises("Error", "No active Block", function()
+      poptorch.inferenceModel(Net())(torch.ones(1))
+    end)
+  end)
+
+  it("follows the block that began last, if a hook began it", function()
+    local net = nn.Sequential(nn.Linear(5, 5), nn.Linear(5, 5), nn.Linear(5, 5))
+    poptorch.BeginBlock(net[2], { ipu_id = 1 })
+    local on = {}
+    for _, node in ipairs(infer(net, { di = 2 }):report():nodes()) do
+      on[node.scope:match("^%d")] = node.ipu
+    end
+    assert.same({ ["0"] = 0, ["1"] = 1, ["2"] = 1 }, on)
+  end)
+
   it("before the first block is on IPU 0", function()
     local Net = nn.Module:extend("Net")
     function Net:init()
@@ -275,6 +299,25 @@ describe("an operator outside any block", function()
     raises("Error", "at least 2", function()
       infer(Net(), { di = 1 })
     end)
+  end)
+end)
+
+describe("a block that is named twice", function()
+  it("is one block, whose stretches lie in its stage", function()
+    local Net = nn.Module:extend("Net")
+    function Net:forward(x)
+      for _, id in ipairs({ "A", "A", "B", "A" }) do
+        x = poptorch.Block(id, function()
+          return x * 3
+        end)
+      end
+      return x
+    end
+    local strategy = poptorch.ShardedExecution(poptorch.Stage("A"):ipu(1),
+      poptorch.Stage("B"):ipu(0))
+    local model = infer(Net(), { strategy = strategy })
+    assert.same({ 1, 0, 1 }, places(model))
+    assert.equal(2, model:report().ipus)
   end)
 end)
 
@@ -311,6 +354,23 @@ describe("the number of IPUs", function()
       { rf = 2, strategy = poptorch.ShardedExecution() }):report()
     assert.equal(2, report.ipus) -- of a replica
     assert.equal(2, report.replicas)
+  end)
+
+  it("reaches to the highest id, and is told where there is none", function()
+    local sharded = poptorch.ShardedExecution()
+    assert.equal(4, infer(Stack({ 3 }), { strategy = sharded }):report().ipus)
+    raises("Error", "3 IPUs", function()
+      infer(Stack({ 2 }), { strategy = sharded })
+    end)
+    local Nothing = nn.Module:extend("Nothing")
+    function Nothing:forward()
+      return 5
+    end
+    poptorch.setLogLevel("INFO")
+    assert.matches("no operator for the IPU", helper.logged(function()
+      assert.equal(5, poptorch.inferenceModel(Nothing())())
+    end), 1, true)
+    poptorch.setLogLevel("WARN")
   end)
 
   it("is at most 64", function()

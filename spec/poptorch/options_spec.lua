@@ -164,6 +164,27 @@ describe("poptorch.Options", function()
     end
   end)
 
+  it("tells that a period is ignored without EveryN", function()
+    local log
+    poptorch.setLogLevel("INFO")
+    log = require("spec.helper").logged(function()
+      opts:outputMode(poptorch.OutputMode.All, 5)
+    end)
+    poptorch.setLogLevel("WARN")
+    assert.matches("output_return_period 5 is ignored", log, 1, true)
+    assert.equal(1, opts.output_return_period)
+  end)
+
+  it("seeds the host's random numbers when it is given a seed", function()
+    local torch = require("torch")
+    opts:randomSeed(77)
+    assert.equal(77, torch.initial_seed())
+    local first = torch.rand(3)
+    opts:randomSeed(77)
+    assert.is_true(torch.equal(first, torch.rand(3)))
+    helper.method_raises("AssertionError", opts, "randomSeed", "77")
+  end)
+
   it("records anchors, whose period is for EveryN only", function()
     local O = poptorch.OutputMode
     opts:outputMode(O.EveryN, 4)
@@ -275,6 +296,15 @@ describe("poptorch.Options", function()
   describe("as a dictionary", function()
     it("needs a resolved output mode", function()
       helper.method_raises("AssertionError", opts, "toDict")
+    end)
+
+    it("has each value of one group", function()
+      opts:outputMode(poptorch.OutputMode.All)
+      rawset(opts.Training, "toDict", function()
+        return { device_iterations = 1 }
+      end)
+      local e = helper.method_raises("AssertionError", opts, "toDict")
+      assert.matches("'device_iterations'", e.message, 1, true)
     end)
 
     it("holds numbers for enumerations, the strategy and session options", function()
