@@ -95,6 +95,8 @@ inputReplicaGrouping(5, poptorch.CommGroupType(2))
       refused("AttributeError", line)
     end
     refused("TypeError", "deviceIterations(1)(2)")
+    assert.matches("cannot be a key",
+      refused("TypeError", "setAvailableMemoryProportion({None: 1})").message, 1, true)
   end)
 
   it("keeps the lines before one whose value is refused", function()
@@ -142,7 +144,9 @@ inputReplicaGrouping(5, poptorch.CommGroupType(2))
       '{"useIpuId": 1.}', '{"logDir": "x", "logDir": "y"}', ("["):rep(5000) }) do
       helper.method_raises("ValueError", opts, "from_json", text)
     end
-    helper.method_raises("AttributeError", opts, "from_json", '{"noSuchOption": 1}')
+    for _, name in ipairs({ "noSuchOption", "Training", "device_iterations" }) do
+      helper.method_raises("AttributeError", opts, "from_json", ('{"%s": 1}'):format(name))
+    end
     assert.equal("\u{20AC}\n", opts:from_json('{"logDir": "\\u20ac\\n"}').log_dir)
     assert.equal("\u{1F600}", opts:from_json('{"logDir": "\\ud83d\\ude00"}').log_dir)
     helper.method_raises("ValueError", opts, "from_json", '{"logDir": "\\ud83d"}')
