@@ -46,7 +46,7 @@ describe("weights of a training model", function()
   it("come for state_dict, comparisons and a call on the host", function()
     for _, read in ipairs({
       function(net)
-        return net:state_dict()["fc.weight"]:sum()
+        return net:state_dict() -- no value of it is read
       end,
       function(net)
         return torch.equal(net.fc.weight, net.fc.weight)

@@ -32,12 +32,21 @@ end
 
 local EXTRA = "_extra_state"
 
+-- A tensor whose newest values a device may have: they come now, so that what
+-- happens to the device later does not reach the dictionary.
+local function current(t)
+  if not (core.is_traced(t) or t.is_meta) then
+    t:data_ptr()
+  end
+  return t
+end
+
 local function save(self, into, prefix, keep)
   run(self, "_state_pre_hooks", prefix, keep or false)
   for _, registry in ipairs({ self._parameters, self._buffers }) do
     for _, name, value in registry:each() do
       if not (registry == self._buffers and self._transient[name]) then
-        into[prefix .. name] = keep and value or value:detach()
+        into[prefix .. name] = keep and current(value) or current(value):detach()
       end
     end
   end
