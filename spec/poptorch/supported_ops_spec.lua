@@ -1,9 +1,12 @@
 -- PopTorch's list of supported operators (user guide 3.4, "PyTorch operators"):
 -- each in an inference model against the host, and, where it has a gradient,
--- in a training model, whose weights then move as the host's gradients say.
+-- in a training model, whose weights then move as the host's gradients say; in
+-- float16, too.
 local device = require("spec.support.on_device")
 local raises = require("spec.poptorch.helper").raises
 local nn = require("torch.nn")
+local scatter = require("torch_scatter")
+local spline = require("torch_spline_conv")
 local torch = require("torch")
 local F = nn.functional
 
@@ -264,6 +267,40 @@ GROUPS["losses"] = {
   end, { r(6, 2, 5), torch.randint(1, 5, { 2, 3 }) } },
 }
 
+-- The node of each edge.
+local nodes = torch.tensor({ 0, 2, 0, 1 })
+
+GROUPS["PyTorch Geometric"] = {
+  { "scatter", function(x) return scatter.scatter(x, nodes, 0, nil, 3, "sum") end, { r(4, 2) } },
+  { "spline_basis", function(x)
+    return (spline.spline_basis(x, torch.tensor({ 5, 4 }), torch.tensor({ 1, 1 }), 1))
+  end, { u(4, 2) } },
+  { "spline_weighting", spline.spline_weighting, { r(4, 2), r(6, 2, 3), u(4, 3), i(4, 3) } },
+}
+for name in ("softmax log_softmax std logsumexp"):gmatch("%S+") do
+  table.insert(GROUPS["PyTorch Geometric"], { "scatter_" .. name, function(x)
+    return scatter["scatter_" .. name](x, nodes, { dim = 0, dim_size = 3 })
+  end, { r(4, 2) } })
+end
+
+local function converted(list, to)
+  local out = {}
+  for k, x in ipairs(list) do
+    out[k] = x:is_floating_point() and x[to](x) or x
+  end
+  return out
+end
+
+-- PopTorch's tolerance of operators in half that a host lacks.
+local HALF = { rtol = 0.01, atol = 0.01, check_dtype = false }
+
+-- Every operator takes halves; its values are those of floats.
+local function in_half(case)
+  local given = converted(case[3], "half")
+  local got = table.pack(device.infer(case[2])(table.unpack(given)))
+  device.close(got, { case[2](table.unpack(converted(given, "float"))) }, HALF)
+end
+
 local function trains(case)
   if case.still then
     return
@@ -278,7 +315,7 @@ describe("PopTorch's list:", function()
       for _, case in ipairs(cases) do
         for what, run in pairs({ inference = function(c)
           device.same(c[2], c[3], LOOSE)
-        end, training = trains }) do
+        end, ["in half"] = in_half, training = trains }) do
           local ok, e = pcall(run, case)
           if not ok then
             failed[#failed + 1] = ("%s, %s: %s"):format(case[1], what, tostring(e))

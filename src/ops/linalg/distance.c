@@ -66,12 +66,11 @@ static bool rows_fit(LpBuilder *b, const LpType *x, const LpType *y, double p)
     else if (!(p >= 0))
         lp_fail(b->err, LP_E_RUNTIME,
                 "cdist only supports non-negative p values, got %g", p);
-    else if (x->dtype != LP_F32 && x->dtype != LP_F64)
-        lp_fail(b->err, LP_E_NOT_IMPLEMENTED,
-                "\"cdist\" not implemented for '%s'", lp_dtype_name(x->dtype));
     return !lp_failed(b);
 }
 
+/* Halves are computed as float32: squares of differences, and differences of
+ * squares, leave their range soon. */
 LP_FORMULA(cdist,
            "cdist(Tensor x1, Tensor x2, float p=2.0, str "
            "compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor "
@@ -92,18 +91,20 @@ LP_FORMULA(cdist,
                 attr[1].str);
     if (lp_failed(b) || !rows_fit(b, &t, &u, p) || !lp_same_batch(b, &x, &y))
         return LP_NOVAL;
+    LpDtype wide = lp_dtype_size(t.dtype) < 4 ? LP_F32 : t.dtype;
+    x = lp_cast(b, x, wide);
+    y = lp_cast(b, y, wide);
     int n = t.ndim > u.ndim ? t.ndim : u.ndim;
     int64_t rx = t.shape[t.ndim - 2], ry = u.shape[u.ndim - 2];
     bool large = rx > BY_PRODUCT || ry > BY_PRODUCT;
-    if (p == 2 && (mode == 1 || (mode == 0 && large))) {
-        return by_product(b, x, y);
-    }
+    if (p == 2 && (mode == 1 || (mode == 0 && large)))
+        return lp_cast(b, by_product(b, x, y), t.dtype);
     if (n == LP_MAX_DIMS)
         return LP_REFUSE(b, LP_E_RUNTIME,
                          "cdist: at most %d dimensions are supported, got %d",
                          LP_MAX_DIMS - 1, n);
     LpVal d = lp_sub(b, lp_unsqueeze(b, x, n - 1), lp_unsqueeze(b, y, n - 2));
-    return row_norm(b, d, p);
+    return lp_cast(b, row_norm(b, d, p), t.dtype);
 }
 
 /* Row i against every later one, i by i. */

@@ -166,7 +166,10 @@ return function(F)
       local torch = require("torch")
       errors.check(logp:dim() == 2 or logp:dim() == 3, "RuntimeError",
         "ctc_loss: log_probs must have 2 or 3 dimensions, got %d", logp:dim())
-      local single = logp:dim() == 2
+      local single, dtype = logp:dim() == 2, logp.dtype
+      if dtype == torch.float16 or dtype == torch.bfloat16 then
+        logp = logp:float() -- no half stands for log 0
+      end
       local function flat(v)
         return core.is_tensor(v) and v:dim() ~= 1 and v:reshape({ -1 }) or v
       end
@@ -205,7 +208,7 @@ return function(F)
         loss = loss / target_lengths:to(loss.dtype):clamp_min(1)
       end
       loss = single and reduction == "none" and loss:reshape({}) or loss
-      return F._identity_loss(loss, reduction)
+      return F._identity_loss(loss:to(dtype), reduction)
     end)
 
   return M
