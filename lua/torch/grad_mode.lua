@@ -2,6 +2,8 @@
 ---
 ---   local _ <close> = torch.no_grad()        until the end of the block
 ---   local y = torch.no_grad(function() … end) inside the function
+---   local f = torch.no_grad()(function(x) … end) a decorator
+local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local signatures = require("lupine.base.signatures")
@@ -22,7 +24,7 @@ end
 local function enter(name, on, fn)
   errors.check(fn == nil or type(fn) == "function", "TypeError",
     "%s(): takes nothing or a function, not a %s", name, type(fn))
-  local scope = setmetatable({ name = name, previous = core.is_grad_enabled(),
+  local scope = setmetatable({ name = name, on = on, previous = core.is_grad_enabled(),
     outer = innermost, where = fn == nil and errors.caller() or nil }, Scope)
   innermost = scope
   core.set_grad_enabled(on)
@@ -31,6 +33,17 @@ local function enter(name, on, fn)
   end
   local _ <close> = scope
   return fn()
+end
+
+--- A decorator: no_grad()(fn) is a function that runs fn inside.
+function Scope:__call(fn)
+  self:__close()
+  errors.check(type(fn) == "function", "TypeError", "%s(): expected a function to decorate, got %s",
+    self.name, check.describe(fn))
+  return function(...)
+    local _ <close> = enter(self.name, self.on)
+    return fn(...)
+  end
 end
 
 -- Where gradients were switched off, for a message.

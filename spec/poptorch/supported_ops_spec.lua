@@ -5,6 +5,7 @@
 local device = require("spec.support.on_device")
 local raises = require("spec.poptorch.helper").raises
 local nn = require("torch.nn")
+local poptorch = require("poptorch")
 local scatter = require("torch_scatter")
 local spline = require("torch_spline_conv")
 local torch = require("torch")
@@ -325,6 +326,51 @@ describe("PopTorch's list:", function()
       assert(#failed == 0, table.concat(failed, "\n"))
     end)
   end
+
+  it("no_grad, as a scope and as a decorator", function()
+    local function doubled(x) return x * 2 end
+    for name, f in pairs({
+      scope = function(x)
+        local _ <close> = torch.no_grad()
+        return x * 2
+      end,
+      decorator = torch.no_grad()(doubled),
+    }) do
+      local module = device.module(function(self, x)
+        return poptorch.identity_loss(f(x * self.still) * self.moves, "sum")
+      end, function(self)
+        self.still, self.moves = nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(1))
+      end)
+      poptorch.trainingModel(module, nil, torch.optim.SGD(module:parameters(), { lr = 0.5 }))(
+        torch.ones(1))
+      assert.same({ 1, 0 }, { module.still:item(), module.moves:item() }, name)
+    end
+  end)
+
+  it("layers and Sequential, wrapped as they are", function()
+    local x = torch.randn(2, 4)
+    for _, net in ipairs({ nn.Linear(4, 3), nn.Sequential(nn.Linear(4, 3), nn.ReLU()) }) do
+      device.same(net, { x })
+    end
+  end)
+
+  it("embeddings, whose weights are trained", function()
+    local at = torch.tensor({ { 0, 2 }, { 2, 2 } })
+    for _, embedding in ipairs({ nn.Embedding(3, 2), nn.EmbeddingBag(3, 2) }) do
+      local function wrapped(one)
+        return device.module(function(self, v)
+          return poptorch.identity_loss(self.layer(v) ^ 2, "sum")
+        end, function(self) self.layer = one end)
+      end
+      local host, on_device = wrapped(embedding:deepcopy()), wrapped(embedding)
+      local optimizer = torch.optim.SGD(host:parameters(), { lr = 0.1 })
+      host(at):backward()
+      optimizer:step()
+      poptorch.trainingModel(on_device, nil,
+        torch.optim.SGD(on_device:parameters(), { lr = 0.1 }))(at)
+      torch.testing.assert_close(embedding.weight:detach(), host.layer.weight:detach())
+    end
+  end)
 
   it("what has no size before it runs is refused by name", function()
     local x, k = r(4), i(4)

@@ -29,3 +29,26 @@ describe("gradients that were switched off for good", function()
     assert.not_matches("gradients are off", e.message)
   end)
 end)
+
+describe("a mode of gradients", function()
+  it("decorates a function", function()
+    local w = torch.ones(2, { requires_grad = true })
+    local function f(x, more)
+      return x * w, more, torch.is_grad_enabled()
+    end
+    for name, on in pairs({ no_grad = false, inference_mode = false, enable_grad = true }) do
+      local decorated = torch[name]()(f)
+      torch.set_grad_enabled(not on)
+      for _ = 1, 2 do
+        local y, more, inside = decorated(torch.ones(2), 7)
+        assert.same({ on, 7, on }, { y.requires_grad, more, inside })
+        assert.equal(not on, torch.is_grad_enabled())
+      end
+      torch.set_grad_enabled(true)
+    end
+    raises("TypeError", "a function to decorate", function()
+      torch.no_grad()(5)
+    end)
+    assert.is_true(torch.is_grad_enabled())
+  end)
+end)
