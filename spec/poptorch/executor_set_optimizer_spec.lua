@@ -381,6 +381,39 @@ describe("variable_attrs", function()
   end)
 end)
 
+describe("an optimizer of torch.optim", function()
+  -- {class, its arguments, attribute, its next value, whether it is a variable}
+  local CASES = {
+    { "SGD", { lr = 1.0 }, "lr", 2, true },
+    { "SGD", {}, "momentum", 0.5 }, { "SGD", { momentum = 0.5 }, "momentum", 0.25, true },
+    { "SGD", { momentum = 0.5, dampening = 0.5 }, "dampening", 0.25, true },
+    { "SGD", {}, "dampening", 0.5 }, { "SGD", { momentum = 0.5 }, "nesterov", true },
+    { "SGD", {}, "weight_decay", 0.5 }, { "SGD", { weight_decay = 0.5 }, "weight_decay", 1, true },
+    { "Adam", {}, "lr", 0.5, true }, { "Adam", {}, "eps", 0.5 },
+    { "Adam", { eps = 1e-5 }, "eps", 0.5, true }, { "Adam", {}, "weight_decay", 0.5 },
+    { "Adam", { betas = { 0.5, 0.5 } }, "betas", { 0.25, 0.5 } },
+    { "AdamW", {}, "weight_decay", 0.5 },
+    { "AdamW", { weight_decay = 0.5 }, "weight_decay", 0.25, true },
+    { "RMSprop", { alpha = 0.5 }, "alpha", 0.25 },
+    { "RMSprop", { momentum = 0.5 }, "momentum", 0.25, true }, { "RMSprop", {}, "momentum", 0.25 },
+  }
+
+  it("has its rate as a variable, and what is not at its default but betas, alpha, nesterov",
+    function()
+      for _, case in ipairs(CASES) do
+        local class, arguments, name, value, variable = table.unpack(case, 1, 5)
+        local net = Sum(1)
+        local optimizer = torch.optim[class](net:parameters(), arguments)
+        local model = poptorch.trainingModel(net, nil, optimizer)
+        model(torch.ones(1))
+        optimizer.param_groups[1][name] = value
+        local ok, e = pcall(model.setOptimizer, model, optimizer)
+        assert.equal(variable == true, ok, ("%s.%s: %s"):format(class, name, e))
+        assert.is_true(ok or poptorch.Error:is(e) and e.message:find(name) ~= nil)
+      end
+    end)
+end)
+
 describe("an optimizer that cannot run on the device", function()
   local net = Sum(1)
   local function wrap(optimizer)
