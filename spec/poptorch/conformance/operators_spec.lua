@@ -240,6 +240,63 @@ describe("conformance, operators of its own:", function()
   end)
 end)
 
+-- Which class of error each wrong argument has: {class, function, arguments…}.
+describe("an argument that an operator cannot take is an error of the class", function()
+  local x, at, one = torch.ones(4), torch.tensor({ 0 }), torch.ones(1)
+  local function same(v) return v end
+  local list = { x }
+  local REFUSED = {
+    AssertionError = {
+      { poptorch.identity_loss, x }, { poptorch.NameScope, 5 },
+      { poptorch.serializedMatMul, x, x, "none" },
+      { poptorch.serializedMatMul, x, x, poptorch.MatMulSerializationMode.Disabled, "2" },
+      { poptorch.serializedMatMul, x, x, poptorch.MatMulSerializationMode.Disabled, 1, 1 },
+    },
+    ValueError = {
+      { for_loop, 2, same, x }, { for_loop, 2, same, { x, 5 } },
+      { poptorch.cond, one, same, x, same, list }, { poptorch.cond, one, same, list, same, x },
+      { poptorch.recomputationCheckpoint, 5 }, { poptorch.recomputationCheckpoint, { x, 5 } },
+      { poptorch.custom_op, list, "Cube", "com.acme", 1, list, { [1] = 2 } },
+      { poptorch.custom_op, list, "Cube", "com.acme", 1, list, { a = { 1, "b" } } },
+      { poptorch.custom_op, list, "Cube", "com.acme", 1, list, { a = same } },
+      { poptorch.custom_op, list, "Cube", "com.acme", 1, list, { a = "\u{e9}" } },
+      { poptorch.custom_op, list, "Cube", "com.acme", 1, list, { ["\u{e9}"] = 1 } },
+    },
+    Error = {
+      { poptorch.nop, 5 }, { poptorch.ipu_print_tensor, 5 },
+      { poptorch.set_available_memory, 5, 0.5 },
+      { poptorch.ctc_beam_search_decoder, 5, at }, { poptorch.ctc_beam_search_decoder, x, 5 },
+      { poptorch.ctc_beam_search_decoder, torch.ones(2, 3), at },
+      { poptorch.dynamic_slice, x, 0, x["0:1"], 2, 1 }, { poptorch.dynamic_slice, x, 0, 1, 2, 1 },
+      { poptorch.dynamic_slice, x, "0", at, 2, 1 }, { poptorch.dynamic_slice, x, 0, at, 2.5, 1 },
+      { poptorch.dynamic_slice, x, 0, at, 2, 0 }, { poptorch.dynamic_slice, x, 0, at, 2, "1" },
+      { poptorch.dynamic_update, x, torch.ones(1, 2), 0, at, 2 },
+      { poptorch.dynamic_update, x, torch.ones(2):int(), 0, at, 2 },
+      { poptorch.set_overlap_for_input, 5, poptorch.OverlapMode.NoOverlap },
+    },
+  }
+  for class, cases in pairs(REFUSED) do
+    it(class, function()
+      for i, case in ipairs(cases) do
+        local ok, e = pcall(table.unpack(case, 1, 8))
+        assert.is_false(ok, ("case %d raises nothing"):format(i))
+        assert.equal(class, getmetatable(e).__name, ("case %d: %s"):format(i, tostring(e)))
+      end
+    end)
+  end
+
+  it("that MultiConv's settings have", function()
+    local scope = poptorch.MultiConv()
+    for _, case in ipairs({ { "AssertionError", "perConvReservedTiles", 1.5 },
+      { "AssertionError", "cycleBackOff", "a" }, { "AssertionError", "planType", 1 },
+      { "AssertionError", "availableMemoryProportions", "a" },
+      { "ValueError", "enableConvDithering", 1 }, { "ValueError", "partialsTypes", 5 },
+      { "ValueError", "enableConvDithering", { true, 1 } } }) do
+      raises(case[1], "", function() scope[case[2]](scope, case[3]) end)
+    end
+  end)
+end)
+
 describe("conformance, operators of PyTorch:", function()
   it("OPS20 one_hot knows its classes", function()
     local x = torch.tensor({ 0, 3, 4, 1 })
