@@ -109,6 +109,23 @@ for kind, want in pairs(LAYERS) do
   end)
 end
 
+describe("a table of rows that is an argument", function()
+  it("is scaled as far as the program sees, eagerly and compiled", function()
+    local Lookup = nn.Module:extend("Lookup")
+    function Lookup:forward(ids, rows)
+      return nn.functional.embedding(ids, rows, { max_norm = 1.0 }), rows + 0
+    end
+    local model = poptorch.inferenceModel(Lookup())
+    local rows = torch.arange(12.0):reshape({ 4, 3 })
+    local got, after = model(torch.tensor({ 1, 2 }), rows:clone())
+    local want, scaled = Lookup()(torch.tensor({ 1, 2 }), rows)
+    near(got, want)
+    near(after, scaled)
+    near(got:pow(2):sum(1), { 1.0, 1.0 })
+    model:destroy()
+  end)
+end)
+
 describe("max_norm in parts of a program", function()
   local Parts = nn.Module:extend("Parts")
 

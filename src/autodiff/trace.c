@@ -322,7 +322,7 @@ const LpTraceVar *lp_trace_find(const LpTrace *tr, const LpStorage *st,
 void lp_trace_scale(LpTrace *tr, const LpStorage *st)
 {
     const LpTraceVar *v = lp_trace_find(tr, st, NULL);
-    if (v)
+    if (v && v->role == LP_TRACE_PARAM)
         tr->var[v - tr->var].scaled = true;
 }
 
