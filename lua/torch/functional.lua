@@ -133,7 +133,7 @@ define("unravel_index", { "indices", "shape" }, false, function(indices, shape)
   errors.check(type(shape) == type(core.Size({})) or type(shape) == "table", "TypeError",
     "unravel_index(): expected 'shape' to be int or sequence of ints, got %s",
     check.describe(shape))
-  local out, rest = {}, indices
+  local out, rest = {}, indices:to(core.dtypes.int64)
   for d = #shape, 1, -1 do
     local size = check.int(shape[d], "unravel_index(): shape", { min = 0, outside = "ValueError" })
     out[d] = op.remainder(rest, size)

@@ -134,23 +134,23 @@ static LpVal roll_one(LpBuilder *b, LpVal x, int64_t shift, int dim)
 }
 
 LP_FORMULA(roll,
-           "roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor @fm")
+           "roll(Tensor self, int[1] shifts, int[1]? dims=None) -> Tensor @fm")
 {
     const LpAttr *shifts = &attr[0], *dims = &attr[1];
     LpType t = lp_type_of(b, in[0]);
     LpVal x = in[0];
-    if (shifts->n == 0 ||
-        (dims->n == 0 ? shifts->n != 1 : dims->n != shifts->n))
+    int n_dims = dims->kind == LP_ATTR_NONE ? 0 : dims->n;
+    if (shifts->n == 0 || (n_dims == 0 ? shifts->n != 1 : n_dims != shifts->n))
         return LP_REFUSE(
             b, LP_E_RUNTIME,
             "shifts and dimensions must align. shifts: %d, dims:%d", shifts->n,
-            dims->n);
-    if (dims->n == 0) {
+            n_dims);
+    if (n_dims == 0) {
         x = lp_reshape(b, x, (int64_t[]){-1}, 1);
         x = roll_one(b, x, shifts->v[0], 0);
         x = lp_reshape(b, x, t.shape, t.ndim);
     }
-    for (int i = 0; i < dims->n && !lp_failed(b); i++) {
+    for (int i = 0; i < n_dims && !lp_failed(b); i++) {
         int d = lp_wrapped(b, dims->v[i], t.ndim);
         if (t.ndim == 0)
             return LP_REFUSE(b, LP_E_INDEX,
