@@ -172,6 +172,7 @@ function M.adopt(s, optimizer)
     take_over(s, state)
   end
   s.session:mirror_states()
+  s.session.exec:mark("states")
 end
 
 -- ---- state_dict of poptorch.optim -----------------------------------------------------

@@ -482,6 +482,7 @@ LpStatus lp_exec_run(LpExec *x, const LpStream *stream, int64_t *finished,
     LP_FAIL_IF(lp_in_worker(), e, LP_E_RUNTIME,
                "a compiled model runs in the process that compiled it, not in "
                "a data loader's worker");
+    LP_TRY(lp_exec_settle(x, e));
     x->timing = NULL;
     if (x->always || lp_profile_session()) {
         LP_TRY(lp_profile_enter(&x->profile, x->p, e));

@@ -53,15 +53,18 @@ int lp_exec_lanes(const LpExec *x);
  * converted. The host's tensor of a grouped variable has a slice a group
  * (lp_var_host_type). A variable that no run writes may be left in the tensor's
  * storage, or the storage's pages are given back (memory.c): it is hooked then,
- * and retained. */
+ * and retained. So is the storage of a variable's first values, until the first
+ * run copies them. */
 LpStatus lp_exec_write(LpExec *x, size_t var, const LpTensor *t, LpErr *e);
 LpStatus lp_exec_read(const LpExec *x, size_t var, int64_t replica, void *dst,
                       LpErr *e);
 /* All groups' values, of each group that has a replica here, for a tensor of
  * the host's type. */
 LpStatus lp_exec_read_host(const LpExec *x, size_t var, void *dst, LpErr *e);
-/* The variable lies in t's storage. */
+/* The variable lies in t's storage, or has its values still there. */
 bool lp_exec_shares(const LpExec *x, size_t var, const LpTensor *t);
+/* The first run will copy the variable's values from the host's tensor. */
+bool lp_exec_due(const LpExec *x, size_t var);
 /* Storages whose pages were given back have them again; lp_exec_free does the
  * same, but cannot say that it failed. */
 LpStatus lp_exec_let_go(LpExec *x, LpErr *e);

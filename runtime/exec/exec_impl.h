@@ -8,7 +8,9 @@
 /* How the executor has a variable that no run writes. `st` is the storage of
  * the host's tensor, retained and hooked, while the value exists once: the
  * program reads the host's bytes, or (`gone`) the host's pages were given back
- * and are made again from the device's form when somebody touches them. */
+ * and are made again from the device's form when somebody touches them. One
+ * that runs write may be `due`: the first run, or whoever writes the host's
+ * tensor before it, copies the bytes. */
 typedef struct LpBacking {
     LpExec *x;
     LpStorage *st; /* NULL: the executor has bytes of its own */
@@ -16,7 +18,14 @@ typedef struct LpBacking {
     bool still;    /* no run writes it */
     bool unread;   /* only packed copies are read: it has no memory itself */
     bool gone;
+    bool due;
 } LpBacking;
+
+/* Of lp_zeros. */
+typedef struct LpBlock {
+    void *p;
+    size_t bytes;
+} LpBlock;
 
 /* What running a micro-batch needs besides variables. */
 typedef struct LpLane {
@@ -51,10 +60,10 @@ struct LpExec {
     size_t n_started;       /* and not waited for */
     bool plain; /* sums at the end and in plain form: comm.h says when */
     size_t n_var, n_arg;
-    void **ptr;   /* [replica][argument]: variables, of which streams are bound
+    void **ptr; /* [replica][argument]: variables, of which streams are bound
                      by every run, then copies of parameters in other layouts,
                      which replicas share */
-    void **owned; /* blocks to free */
+    LpBlock *owned; /* blocks to free */
     size_t n_owned, cap_owned;
     LpBacking *backing; /* per variable */
     char **backup;      /* per variable: carried buffers of all replicas */
@@ -110,6 +119,8 @@ LpStatus lp_trap_spring(const LpExec *x, LpErr *e);
 
 LpStatus lp_exec_set_up(LpExec *x, LpErr *e);
 void lp_exec_tear_down(LpExec *x);
+/* Copies what is due. */
+LpStatus lp_exec_settle(LpExec *x, LpErr *e);
 /* Makes the copies that are not as their parameters are. */
 LpStatus lp_exec_pack(LpExec *x, LpErr *e);
 /* Between an accumulator's memory and the buffers of its reduction, if those

@@ -8,7 +8,8 @@
  * as soon as they are touched. Either way nobody can tell, but by the memory.
  *
  * Storages that a training model mirrors are left alone: it gives them new
- * values all the time. */
+ * values all the time. But the first values of what runs write are copied late,
+ * by the first run: a program that is compiled to be stored needs none. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,7 +58,7 @@ static void *block(LpExec *x, size_t bytes, LpErr *e)
     }
     void *p = zeros(bytes, e);
     if (p)
-        x->owned[x->n_owned++] = p;
+        x->owned[x->n_owned++] = (LpBlock){p, bytes};
     return p;
 }
 
@@ -153,12 +154,24 @@ static LpStatus unpack(const LpExec *x, size_t var, void *dst, LpErr *e)
                 e);
 }
 
+static LpStatus read_due(const LpExec *x, size_t var, int64_t replica,
+                         void *dst)
+{
+    const LpVariable *v = &x->p->step->var[var];
+    const char *src = x->backing[var].st->data;
+    memmove(dst, src + lp_var_host_slice(x->p->step, v, x->first + replica),
+            lp_var_bytes(v));
+    return LP_OK;
+}
+
 LpStatus lp_exec_read(const LpExec *x, size_t var, int64_t replica, void *dst,
                       LpErr *e)
 {
     const void *src = *lp_exec_at(x, replica, var);
     const LpWeightLayout *layout = lp_program_weight_layout(x->p, var);
     LP_TRY(check_held(x, var, e));
+    if (x->backing[var].due)
+        return read_due(x, var, replica, dst);
     if (x->backing[var].unread)
         return unpack(x, var, dst, e);
     if (layout)
@@ -173,7 +186,7 @@ static void unhook(LpBacking *h)
 {
     LpStorage *st = h->st;
     h->st = NULL;
-    h->gone = false;
+    h->gone = h->due = false;
     st->flags &= ~(uint32_t)(LP_ST_HOOKED | LP_ST_SHARED);
     lp_storage_release(st);
 }
@@ -189,47 +202,6 @@ static LpStatus own(LpExec *x, size_t var, LpErr *e)
         return LP_E_MEMORY;
     set_ptr(x, var, h->own);
     return LP_OK;
-}
-
-static LpStatus restore(LpBacking *h, LpErr *e)
-{
-    size_t var = (size_t)(h - h->x->backing);
-    return lp_exec_read(h->x, var, 0, h->st->data, e);
-}
-
-/* The hook: the host's storage is about to be read or written. */
-static LpStatus touched(void *ctx, LpStorage *st, bool will_write, LpErr *e)
-{
-    LpBacking *h = ctx;
-    size_t var = (size_t)(h - h->x->backing);
-    if (h->gone) {
-        LP_TRY(restore(h, e));
-    } else if (will_write) {
-        LP_TRY(own(h->x, var, e));
-        memcpy(h->x->ptr[var], st->data, st->bytes);
-    } else {
-        return LP_OK;
-    }
-    unhook(h);
-    return LP_OK;
-}
-
-/* Nobody else has a say in the storage, and t is all of it. */
-static bool may_hold(const LpBacking *h, const LpTensor *t, size_t bytes)
-{
-    return h->still && bytes >= WORTH && t->st->bytes == bytes &&
-           !t->st->release && t->st->flags == 0;
-}
-
-static void hook(LpBacking *h, LpStorage *st, bool gone)
-{
-    st->refs++;
-    st->flags |= LP_ST_HOOKED | LP_ST_SHARED;
-    st->hook = (LpStorageHook){.pull = touched, .ctx = h};
-    h->st = st;
-    h->gone = gone;
-    if (gone)
-        lp_forget(st->data, st->bytes);
 }
 
 /* Where the host has a slice a replica, those of a group must be equal. */
@@ -272,15 +244,77 @@ static LpStatus load(LpExec *x, size_t var, const void *src, LpErr *e)
     return renew(x, var, src, e);
 }
 
+/* The bytes are still in the host's tensor. */
+static LpStatus copy_due(LpExec *x, size_t var, LpErr *e)
+{
+    LpBacking *h = &x->backing[var];
+    LP_TRY(load(x, var, h->st->data, e));
+    unhook(h);
+    return LP_OK;
+}
+
+LpStatus lp_exec_settle(LpExec *x, LpErr *e)
+{
+    for (size_t i = 0; i < x->n_var; i++)
+        if (x->backing[i].due)
+            LP_TRY(copy_due(x, i, e));
+    return LP_OK;
+}
+
+static LpStatus restore(LpBacking *h, LpErr *e)
+{
+    size_t var = (size_t)(h - h->x->backing);
+    return lp_exec_read(h->x, var, 0, h->st->data, e);
+}
+
+/* The hook: the host's storage is about to be read or written. */
+static LpStatus touched(void *ctx, LpStorage *st, bool will_write, LpErr *e)
+{
+    LpBacking *h = ctx;
+    size_t var = (size_t)(h - h->x->backing);
+    if (h->gone) {
+        LP_TRY(restore(h, e));
+    } else if (will_write && h->due) {
+        return copy_due(h->x, var, e);
+    } else if (will_write) {
+        LP_TRY(own(h->x, var, e));
+        memcpy(h->x->ptr[var], st->data, st->bytes);
+    } else {
+        return LP_OK;
+    }
+    unhook(h);
+    return LP_OK;
+}
+
+/* Nobody else has a say in the storage, and t is all of it. */
+static bool may_hold(const LpBacking *h, const LpTensor *t, size_t bytes)
+{
+    return h->still && bytes >= WORTH && t->st->bytes == bytes &&
+           !t->st->release && t->st->flags == 0;
+}
+
+static void hook(LpBacking *h, LpStorage *st, bool gone)
+{
+    st->refs++;
+    st->flags |= LP_ST_HOOKED | LP_ST_SHARED;
+    st->hook = (LpStorageHook){.pull = touched, .ctx = h};
+    h->st = st;
+    h->gone = gone;
+    if (gone)
+        lp_forget(st->data, st->bytes);
+}
+
 LpStatus lp_exec_write(LpExec *x, size_t var, const LpTensor *t, LpErr *e)
 {
     LpBacking *h = &x->backing[var];
     LP_TRY(check_held(x, var, e));
     LP_TRY(lp_tensor_touch(t, false, e));
-    if (!h->still)
-        return load(x, var, lp_tensor_data(t), e);
     if (h->st == t->st)
         return LP_OK; /* it is the same memory */
+    if (h->due)
+        unhook(h);
+    if (!h->still)
+        return load(x, var, lp_tensor_data(t), e);
     bool alone = may_hold(h, t, lp_var_bytes(&x->p->step->var[var]));
     bool plain = !h->unread && !lp_program_weight_layout(x->p, var);
     LP_TRY(h->st && h->gone ? restore(h, e) : LP_OK);
@@ -290,7 +324,7 @@ LpStatus lp_exec_write(LpExec *x, size_t var, const LpTensor *t, LpErr *e)
         unhook(h);
     if (alone && plain) {
         set_ptr(x, var, lp_tensor_data(t));
-        lp_zeros_free(h->own);
+        lp_zeros_free(h->own, own_bytes(x, var));
         h->own = NULL;
         hook(h, t->st, false);
         return renew(x, var, lp_tensor_data(t), e);
@@ -315,6 +349,11 @@ LpStatus lp_exec_read_host(const LpExec *x, size_t var, void *dst, LpErr *e)
 bool lp_exec_shares(const LpExec *x, size_t var, const LpTensor *t)
 {
     return x->backing[var].st == t->st;
+}
+
+bool lp_exec_due(const LpExec *x, size_t var)
+{
+    return x->backing[var].due;
 }
 
 LpStatus lp_exec_let_go(LpExec *x, LpErr *e)
@@ -378,6 +417,20 @@ static LpStatus set_up_backing(LpExec *x, LpErr *e)
     return LP_OK;
 }
 
+/* The first values of what runs write. */
+static LpStatus first_values(LpExec *x, size_t i, const LpTensor *t, LpErr *e)
+{
+    LpBacking *h = &x->backing[i];
+    LP_TRY(lp_tensor_touch(t, false, e));
+    if (t->st->bytes < WORTH || t->offset != 0 || t->st->release ||
+        t->st->flags & (LP_ST_HOOKED | LP_ST_SHARED))
+        return lp_exec_write(x, i, t, e);
+    LP_TRY(check_slices(x, &x->p->step->var[i], lp_tensor_data(t), e));
+    hook(h, t->st, false);
+    h->due = true;
+    return LP_OK;
+}
+
 static LpStatus alloc_var(LpExec *x, size_t i, LpErr *e)
 {
     const LpVariable *v = &x->p->step->var[i];
@@ -399,7 +452,7 @@ static LpStatus alloc_var(LpExec *x, size_t i, LpErr *e)
         if (!x->backup[i])
             return LP_E_MEMORY;
     }
-    return v->data ? lp_exec_write(x, i, v->data, e) : LP_OK;
+    return v->data ? first_values(x, i, v->data, e) : LP_OK;
 }
 
 static size_t max(size_t a, size_t b)
@@ -569,10 +622,10 @@ void lp_exec_tear_down(LpExec *x)
     for (size_t i = 0; x->backing && i < x->n_var; i++) {
         if (x->backing[i].st)
             unhook(&x->backing[i]);
-        lp_zeros_free(x->backing[i].own);
+        lp_zeros_free(x->backing[i].own, own_bytes(x, i));
     }
     for (size_t i = 0; i < x->n_owned; i++)
-        lp_zeros_free(x->owned[i]);
+        lp_zeros_free(x->owned[i].p, x->owned[i].bytes);
     lp_free(x->owned);
     lp_arena_fini(&x->mem);
 }

@@ -61,7 +61,10 @@ LpStatus lp_sync_add(LpSync *s, size_t var, LpTensor *t, LpErr *e)
 {
     LP_FAIL_IF(!LP_GROW(s->mirror, s->cap, s->n), e, LP_E_MEMORY,
                "out of memory");
-    LP_TRY(claim(t, e));
+    if (lp_exec_due(s->x, var))
+        t->st->flags |= LP_ST_MIRRORED; /* the first run ends the sharing */
+    else
+        LP_TRY(claim(t, e));
     s->mirror[s->n++] = (Mirror){var, lp_tensor_retain(t), false};
     return LP_OK;
 }

@@ -126,48 +126,43 @@ void lp_forget(void *p, size_t n)
         (void)madvise(from, bytes, MADV_DONTNEED);
 }
 
-/* In front of the block stands how much was mapped, 0 if it is malloc's. A
- * block of nothing has a byte, so that its address lies in its memory. */
-void *lp_zeros(size_t n)
+/* What lp_zeros maps for n bytes; 0: few come from the heap. Linux aligns a
+ * mapping to large pages if it is a multiple of theirs; the rest of the last
+ * one stays untouched. */
+static size_t mapped(size_t n)
 {
-    size_t all;
-    if (!lp_add_size(n ? n : 1, ALIGN, &all))
-        return NULL;
-    char *p;
-    if (all < MAPPED) {
-        p = lp_alloc_aligned(all);
-        if (p)
-            memset(p, 0, all);
-        return p ? p + ALIGN : NULL;
-    }
-    /* Linux aligns a mapping to large pages if it is a multiple of theirs; the
-     * rest of the last one stays untouched. */
-    size_t mapped = all < LARGE ? all : all + (LARGE - all % LARGE);
-    p = may_allocate() && mapped >= all
-            ? mmap(NULL, mapped, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-            : MAP_FAILED;
-    if (p == MAP_FAILED)
-        return NULL;
-    if (all >= LARGE)
-        large_pages(p, all);
-    memcpy(p, &mapped, sizeof mapped);
-    return counted(p + ALIGN);
+    if (n < MAPPED)
+        return 0;
+    return n < LARGE || n % LARGE == 0 ? n : n + (LARGE - n % LARGE);
 }
 
-void lp_zeros_free(void *p)
+void *lp_zeros(size_t n)
 {
-    if (!p)
-        return;
-    size_t mapped;
-    char *base = (char *)p - ALIGN;
-    memcpy(&mapped, base, sizeof mapped);
-    if (mapped == 0) {
-        lp_free(base);
+    size_t all = mapped(n);
+    if (all == 0) {
+        void *p = lp_alloc_aligned(n);
+        return p ? memset(p, 0, n) : NULL;
+    }
+    void *p = may_allocate() && all >= n
+                  ? mmap(NULL, all, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                  : MAP_FAILED;
+    if (p == MAP_FAILED)
+        return NULL;
+    if (n >= LARGE)
+        large_pages(p, n);
+    return counted(p);
+}
+
+void lp_zeros_free(void *p, size_t n)
+{
+    size_t all = mapped(n);
+    if (!p || all == 0) {
+        lp_free(p);
         return;
     }
     atomic_fetch_sub_explicit(&live, 1, memory_order_relaxed);
-    munmap(base, mapped);
+    munmap(p, all);
 }
 
 void lp_trim(void)

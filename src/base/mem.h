@@ -26,7 +26,7 @@ void lp_forget(void *p, size_t n);
 /* Zeros, aligned to 64 bytes; of a large block a page is had when it is first
  * touched, and all are given back when it is freed. */
 void *lp_zeros(size_t n);
-void lp_zeros_free(void *p); /* NULL is fine */
+void lp_zeros_free(void *p, size_t n); /* of lp_zeros(n); NULL is fine */
 
 /* Gives free memory of the heap back to the system. */
 void lp_trim(void);

@@ -152,14 +152,13 @@ function methods:states_to_host()
   end
 end
 
---- Reading one of the optimizer's states brings all from the device, which has
---- the only values from now on.
+--- Reading one of the optimizer's states brings all from the device, once it has
+--- values of its own.
 function methods:mirror_states()
   self.exec:unmirror("states")
   for _, state in ipairs(self.states) do
     self.exec:mirror(state.index, state.tensor, "states")
   end
-  self.exec:mark("states")
 end
 
 --- The optimizer's state tensors -> device, also those that were replaced.
@@ -173,6 +172,7 @@ function methods:upload_states()
     end
   end
   self:mirror_states()
+  self.exec:mark("states")
 end
 
 return M
