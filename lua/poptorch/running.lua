@@ -260,7 +260,7 @@ function M.call(s, values)
   local results, written, anchors
   do
     local _ <close> = tracepoints.active and s.channel:tracepoint("modelExecution")
-    results, written, anchors = s.session:run(tensors, synthetic)
+    results, written, anchors = advice.call(s.session.run, s.session, tensors, synthetic)
   end
   if s.logs_cycles then
     logging.debug("Total number of IPU cycles: %d", s.session.report.cycles)

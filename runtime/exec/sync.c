@@ -89,12 +89,14 @@ LpStatus lp_sync_check(const LpSync *s, LpErr *e)
         const Mirror *m = &s->mirror[i];
         const LpVariable *v = &lp_exec_program(s->x)->step->var[m->var];
         LpType now = lp_tensor_type(m->t);
-        LP_FAIL_IF(!fits(s, m), e, LP_E_POPTORCH,
-                   "%s '%s' is %s %s now, the model was compiled for %s %s: "
-                   "destroy() it or wrap the module again",
-                   lp_var_role_name(v->role), v->name, lp_dtype_name(now.dtype),
-                   lp_shape_str(&now), lp_dtype_name(v->type.dtype),
-                   lp_shape_str(&v->type));
+        if (!fits(s, m))
+            return lp_fail_hint(
+                e, LP_E_POPTORCH, "replaced",
+                "%s '%s' is %s %s%s now, the model was compiled for %s %s",
+                lp_var_role_name(v->role), v->name, lp_dtype_name(now.dtype),
+                lp_shape_str(&now),
+                lp_tensor_contiguous(m->t) ? "" : ", not contiguous,",
+                lp_dtype_name(v->type.dtype), lp_shape_str(&v->type));
     }
     return LP_OK;
 }

@@ -257,8 +257,18 @@ describe("weights of a training model", function()
     net.fc.weight = nn.Parameter(torch.ones(2, 4))
     local ok, e = pcall(model.copyWeightsToDevice, model)
     assert.is_false(ok)
-    assert.matches("'fc.weight' was replaced by torch.float32 torch.Size%(%[2, 4%]%)", e.message)
+    assert.matches("'fc.weight' was replaced by torch.float32 torch.Size%(%[2, 4%]%).*%(destroy"
+      .. "%(%) the model or wrap the module again%)", e.message)
     model:destroy()
+  end)
+
+  it("that lie in another order now end the next call", function()
+    local net, model, x, t = trained(1)
+    torch.no_grad(function() net.fc.weight:t_() end)
+    local ok, e = pcall(model, x, t)
+    assert.is_false(ok)
+    assert.matches("'fc.weight' is float32 %[3, 2%], not contiguous, now, the model was compiled "
+      .. "for float32 %[2, 3%] %(destroy%(%)", e.message)
   end)
 end)
 
