@@ -191,7 +191,7 @@ local function compile(s, spec, tensors)
   compile_log.options(s.options)
   hooks.run(M.pre_compile_hooks)
   local started = core.host.clock()
-  local opened = advice.call(open, s, spec, tensors)
+  local opened = open(s, spec, tensors)
   M.install(s, opened, started, "compiled")
   compile_log.program(opened)
   reports.write(s, opened)
@@ -204,7 +204,7 @@ end
 function M.compile(s, values)
   logging.use_file(s.log_file)
   local spec, tensors = take(s, values)
-  compile(s, spec, tensors)
+  advice.call(compile, s, spec, tensors)
 end
 
 -- ---- running ---------------------------------------------------------------------
@@ -235,11 +235,7 @@ local function rebuild(s, results)
   return table.unpack(out, 1, s.out_spec.n)
 end
 
---- One call of the model.
----@param s table
----@param values {n: integer}
----@return any ... what forward returned
-function M.call(s, values)
+local function call(s, values)
   local _ <close> = spans.active and spans.open("inputs and results")
   errors.check(s.options.connection_type ~= enums.ConnectionType.Never, "AssertionError",
     "the model is for an offline device (ConnectionType.Never): it can be compiled, not run")
@@ -248,7 +244,7 @@ function M.call(s, values)
   end
   local spec, tensors, originals = take(s, values)
   if s.session then
-    advice.call(match, s, spec)
+    match(s, spec)
   else
     compile(s, spec, tensors)
   end
@@ -260,7 +256,7 @@ function M.call(s, values)
   local results, written, anchors
   do
     local _ <close> = tracepoints.active and s.channel:tracepoint("modelExecution")
-    results, written, anchors = advice.call(s.session.run, s.session, tensors, synthetic)
+    results, written, anchors = s.session:run(tensors, synthetic)
   end
   if s.logs_cycles then
     logging.debug("Total number of IPU cycles: %d", s.session.report.cycles)
@@ -274,6 +270,14 @@ function M.call(s, values)
     end)
   end
   return rebuild(s, results)
+end
+
+--- One call of the model.
+---@param s table
+---@param values {n: integer}
+---@return any ... what forward returned
+function M.call(s, values)
+  return advice.call(call, s, values)
 end
 
 return M

@@ -20,15 +20,19 @@ local function speak(words, e)
   return e
 end
 
+-- What pcall gave, without a table: it stands around every call of a model.
+local function result(words, ok, ...)
+  if not ok then
+    error(speak(words, (...)), 0)
+  end
+  return ...
+end
+
 --- call(f, ...) = f(...) whose errors speak a front end's words.
 ---@param words table<string, string|fun(e: table)>
 ---@return fun(f: function, ...: any): any call
 return function(words)
   return function(f, ...)
-    local results = table.pack(pcall(f, ...))
-    if not results[1] then
-      error(speak(words, results[2]), 0)
-    end
-    return table.unpack(results, 2, results.n)
+    return result(words, pcall(f, ...))
   end
 end
