@@ -264,7 +264,7 @@ function M.note(values, program, note)
   note_recomputation(values.autoRecomputation, program.training, note)
   note_libraries(values, program, note)
   for _, key in ipairs(tables.keys(program.engine)) do
-    if key ~= "debug.allowOutOfMemory" and not reports.ENGINE[key] then
+    if not reports.ENGINE[key] then
       note(("engine option '%s'"):format(key),
         "the simulated engine has debug.allowOutOfMemory and some of autoReport only")
     end

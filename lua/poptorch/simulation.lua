@@ -7,7 +7,7 @@ local logging = require("poptorch.logging")
 local multi_conv = require("poptorch.multi_conv")
 local overlap = require("poptorch.overlap")
 local places = require("poptorch.options.places")
-local reports = require("poptorch.reports")
+local reports = require("lupine.session.reports")
 local rules = require("poptorch.options.rules")
 local session_options = require("popart.session_options")
 
@@ -16,12 +16,10 @@ local M = {}
 local GROUPS = require("poptorch.options").GROUPS
 
 local CHIPS = { [1] = "ipu1", [2] = "ipu2", [21] = "ipu21" }
+
+-- The IPU Model never stops for want of memory.
 local function allows_out_of_memory(options, target)
-  -- The IPU Model never stops for want of memory, and the engine does not where it is
-  -- to report.
-  local allowed = rules.engine_options(options)["debug.allowOutOfMemory"]
-  return target.kind == "model" or allowed == "true"
-    or allowed == nil and reports.wanted(options)
+  return target.kind == "model" or reports.allows_out_of_memory(rules.engine_options(options))
 end
 
 -- {IPU0 = 0.5} -> {[0] = 0.5}

@@ -46,7 +46,8 @@ local FILES = {
 
 --- Engine options that are read here.
 ---@type table<string, boolean>
-M.ENGINE = { ["autoReport.all"] = true, ["autoReport.directory"] = true }
+M.ENGINE = { ["autoReport.all"] = true, ["autoReport.directory"] = true,
+  ["debug.allowOutOfMemory"] = true }
 for _, file in ipairs(FILES) do
   M.ENGINE[file[2]] = true
 end
@@ -66,6 +67,15 @@ function M.wanted(engine)
     end
   end
   return false
+end
+
+--- Whether a program may be compiled that does not fit the tiles: where it is to be
+--- reported the engine goes on, unless told otherwise.
+---@param engine table<string, string> engine options
+---@return boolean
+function M.allows_out_of_memory(engine)
+  local told = engine["debug.allowOutOfMemory"]
+  return told == "true" or told == nil and M.wanted(engine)
 end
 
 --- Writes the files that are asked for.
