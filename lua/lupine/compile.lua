@@ -16,6 +16,7 @@ local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local spans = require("lupine.base.spans")
+local tables = require("lupine.base.tables")
 
 local function sizes(shape)
   local out = {}
@@ -217,10 +218,7 @@ local OPTIONS = { "cotangents", "wrt", "fuse", "blocked", "threads" }
 local function check_options(opts, target)
   errors.check(type(opts) == "table", "TypeError", "compile(opts): expected a table, got %s",
     check.describe(opts))
-  local known = {}
-  for _, name in ipairs(OPTIONS) do
-    known[name] = true
-  end
+  local known = tables.set(OPTIONS)
   for key in pairs(opts) do
     errors.check(known[key], "TypeError", "compile: unknown option '%s'%s; known are %s",
       tostring(key), check.nearest(key, OPTIONS), table.concat(OPTIONS, ", "))

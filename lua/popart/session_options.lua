@@ -125,24 +125,16 @@ end
 
 -- ---- what becomes of them ---------------------------------------------------------------
 
-local function set_of(list)
-  local set = {}
-  for name in list:gmatch("%S+") do
-    set[name] = true
-  end
-  return set
-end
-
 -- Read by the simulation or by what stands behind a front end's own options;
 -- what the tables of library options hold is told key by key.
-local READ = set_of [[automaticLossScalingSettings.enabled autoRecomputation
+local READ = tables.set [[automaticLossScalingSettings.enabled autoRecomputation
   enableFloatingPointChecks enableStochasticRounding enableStableNorm syntheticDataMode
   instrumentWithHardwareCycleCounter numIOTiles partialsTypeMatMuls cachePath
   enableEngineCaching convolutionOptions matmulOptions lstmOptions engineOptions]]
 
 -- They would change losses or weights, or front ends have them by other names
 -- and are read from there alone.
-local REFUSED = set_of [[accumulationAndReplicationReductionType accumulationFactor
+local REFUSED = tables.set [[accumulationAndReplicationReductionType accumulationFactor
   enableGradientAccumulation replicatedGraphCount enableReplicatedGraphs
   globalReplicationFactor batchSerializationSettings.factor
   enablePipelining meanAccumulationAndReplicationReductionStrategy
@@ -177,7 +169,7 @@ local WHY = {
 }
 local why_of = {}
 for _, row in ipairs(WHY) do
-  for name in pairs(set_of(row[2])) do
+  for name in pairs(tables.set(row[2])) do
     why_of[name] = row[1]
   end
 end

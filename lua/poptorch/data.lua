@@ -25,6 +25,7 @@ local signatures = require("lupine.base.signatures")
 local TorchLoader = require("torch.utils.data.loader")
 local warn = require("lupine.base.warn")
 local Options = require("poptorch.options").Options
+local tables = require("lupine.base.tables")
 
 local M = { AsynchronousDataAccessor = Accessor }
 
@@ -37,10 +38,7 @@ local OWN = { "options", "dataset", "batch_size", "shuffle", "num_workers", "dro
   "rebatched_worker_size", "batch_sampler" }
 local NAMES = table.move(OWN, 1, #OWN, 1, {})
 do
-  local known = {}
-  for _, name in ipairs(OWN) do
-    known[name] = true
-  end
+  local known = tables.set(OWN)
   for _, name in ipairs(TorchLoader._NAMES) do
     if not known[name] then
       NAMES[#NAMES + 1] = name
@@ -57,10 +55,7 @@ local function check_async(a, combined)
   check.plain_table(options, "DataLoader: async_options")
   errors.check(options.rebatched_size == nil, "AssertionError",
     "DataLoader: async_options: rebatched_size is set by the loader itself")
-  local allowed = {}
-  for _, name in ipairs(Accessor._OPTIONS) do
-    allowed[name] = true
-  end
+  local allowed = tables.set(Accessor._OPTIONS)
   for name in pairs(options) do
     errors.check(allowed[name], "TypeError", "DataLoader: async_options: unknown option '%s'; "
       .. "allowed are %s%s", tostring(name), table.concat(Accessor._OPTIONS, ", "),

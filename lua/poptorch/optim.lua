@@ -28,19 +28,11 @@ local VariableAttributes = class.new("VariableAttributes")
 signatures.note(VariableAttributes,
   "VariableAttributes(variable_attributes, allowed_attributes)", 1)
 
-local function set_of(list)
-  local set = {}
-  for _, name in ipairs(list) do
-    set[name] = true
-  end
-  return set
-end
-
 ---@param ... any variable_attributes, allowed_attributes (lists of names)
 function VariableAttributes:init(...)
   local a = check.arguments("VariableAttributes", { "variable_attributes",
     "allowed_attributes" }, nil, ...)
-  self._variable, self._allowed = set_of(a[1] or {}), set_of(a[2] or {})
+  self._variable, self._allowed = tables.set(a[1] or {}), tables.set(a[2] or {})
 end
 
 -- The attribute, by position or by name.
@@ -83,7 +75,7 @@ Base.device_rule = Optimizer.device_rule
 local WHOLE = whole.defaults
 
 -- Arguments that choose among PyTorch's implementations of one update.
-local WITHOUT_EFFECT = set_of({ "foreach", "capturable", "fused" })
+local WITHOUT_EFFECT = tables.set({ "foreach", "capturable", "fused" })
 
 -- How it is called, with the values that hold for what is left out.
 local function signature(name, order, defaults)
@@ -102,7 +94,7 @@ end
 -- What says which update is compiled, or which of PyTorch's it would be.
 local FLAGS = { "maximize", "nesterov", "centered", "amsgrad", "differentiable" }
 
-local NUMBERS = set_of({ "lr", "momentum", "dampening", "weight_decay", "eps", "alpha",
+local NUMBERS = tables.set({ "lr", "momentum", "dampening", "weight_decay", "eps", "alpha",
   "velocity_scaling", "max_weight_norm" })
 
 -- Of a group's attributes, those that are there.
@@ -184,7 +176,7 @@ function Base._complete() end
 --- As torch.optim's; error: ValueError for an attribute of the whole optimizer
 ---@param group table
 function Base:add_param_group(group)
-  local whole_ones = set_of(self._whole)
+  local whole_ones = tables.set(self._whole)
   for attr in pairs(type(group) == "table" and group or {}) do
     errors.check(not whole_ones[attr], "ValueError",
       "%s: %s is an attribute of the optimizer, not of a parameter group",

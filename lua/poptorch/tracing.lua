@@ -12,6 +12,7 @@ local logging = require("poptorch.logging")
 local multi_conv = require("lupine.multi_conv")
 local placement = require("poptorch.placement")
 local rules = require("poptorch.options.rules")
+local tables = require("lupine.base.tables")
 
 local M = {}
 
@@ -403,10 +404,8 @@ end
 -- Options.sourceLocationExcludes: the three that are there from the start stand
 -- for the library, wherever its files are.
 local function exclude(trace, options)
-  local library, texts, ours = false, {}, {}
-  for _, text in ipairs(options:_row("source_location_excludes").default) do
-    ours[text] = true
-  end
+  local library, texts = false, {}
+  local ours = tables.set(options:_row("source_location_excludes").default)
   for _, text in ipairs(options.source_location_excludes) do
     library = library or ours[text]
     texts[#texts + 1] = not ours[text] and text or nil

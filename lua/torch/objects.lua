@@ -316,10 +316,7 @@ local function instance_of(r, d)
   return module
 end
 
-local LISTED = {}
-for _, name in ipairs(LISTS) do
-  LISTED[name] = true
-end
+local LISTED = tables.set(LISTS)
 
 local function restore_hooks(r, d, module)
   for _, name in ipairs(LISTS) do

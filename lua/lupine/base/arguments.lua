@@ -49,10 +49,7 @@ local function check_named(last, names)
   if type(last) ~= "table" or getmetatable(last) or #last > 0 then
     return
   end
-  local known, strange, twice = {}, {}, {}
-  for _, name in ipairs(names) do
-    known[name] = true
-  end
+  local known, strange, twice = tables.set(names), {}, {}
   for key in pairs(last) do
     if type(key) == "string" and not known[key] then
       strange[#strange + 1] = ("'%s'%s"):format(key, check.nearest(key, names))
@@ -242,10 +239,7 @@ end
 local need = M.need
 
 local function same_keys(want, got, path)
-  local missing, have = {}, {}
-  for _, key in ipairs(got.keys) do
-    have[key] = true
-  end
+  local missing, have = {}, tables.set(got.keys)
   for _, key in ipairs(want.keys) do
     if not have[key] then
       missing[#missing + 1] = key

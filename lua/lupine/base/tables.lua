@@ -38,6 +38,23 @@ function M.keys(t, wanted)
   return keys
 end
 
+--- The elements of a list, or the words of a text, as keys.
+---@param list any[]|string
+---@return table<any, boolean>
+function M.set(list)
+  local set = {}
+  if type(list) == "string" then
+    for word in list:gmatch("%S+") do
+      set[word] = true
+    end
+    return set
+  end
+  for _, element in ipairs(list) do
+    set[element] = true
+  end
+  return set
+end
+
 --- The list as a JSON array, also where it is empty.
 ---@param t table
 ---@return table t

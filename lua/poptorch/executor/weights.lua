@@ -5,6 +5,7 @@ local completing = require("poptorch.completing")
 local errors = require("lupine.base.errors")
 local own = require("poptorch.executor.own")
 local state = require("poptorch.state")
+local tables = require("lupine.base.tables")
 
 local M = {}
 
@@ -35,14 +36,11 @@ end
 --- Copies the buffers that Options.updatableNamedBuffers lists to the device.
 --- error: poptorch.Error if that option was not given
 function M.copyNamedBuffersToDevice(self)
-  local s, names = own.attached(self, "copyNamedBuffersToDevice"), {}
+  local s = own.attached(self, "copyNamedBuffersToDevice")
   errors.check(s.options.updatable_named_buffers, "Error",
     "copyNamedBuffersToDevice: no buffer was named by Options.updatableNamedBuffers")
-  for _, name in ipairs(s.options.updatable_named_buffers) do
-    names[name] = true
-  end
   own.follow(s)
-  s.session:upload_named("buffer", names)
+  s.session:upload_named("buffer", tables.set(s.options.updatable_named_buffers))
 end
 
 --- Number of times that weights came from the device to the host.

@@ -305,15 +305,11 @@ function Optimizer.__tostring(self)
   local lines = { getmetatable(self).__name .. " (" }
   for i, group in ipairs(self.param_groups) do
     lines[#lines + 1] = ("Parameter Group %d"):format(i - 1)
-    local names, known = self:_option_names(), { params = true }
-    for _, name in ipairs(names) do
-      known[name] = true
-    end
+    local names = tables.set(self:_option_names())
     for name in pairs(group) do
-      names[#names + 1] = not known[name] and name or nil
+      names[name] = name ~= "params" or nil
     end
-    table.sort(names)
-    for _, name in ipairs(names) do
+    for _, name in ipairs(tables.keys(names)) do
       local value = group[name]
       lines[#lines + 1] = ("    %s: %s"):format(name,
         type(value) == "string" and value or text.repr(value))

@@ -25,6 +25,12 @@ describe("tables.keys", function()
   end)
 end)
 
+it("tables.set has the elements of a list or the words of a text as keys", function()
+  assert.same({ a = true, [2] = true }, tables.set({ "a", 2, "a" }))
+  assert.same({ a = true, b = true }, tables.set(" a\n  b a"))
+  assert.same({}, tables.set({}))
+end)
+
 it("an array that is empty is JSON's", function()
   assert.equal("[]", core.json_encode(tables.array({ n = 0 })))
 end)
