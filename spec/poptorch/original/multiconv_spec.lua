@@ -232,6 +232,53 @@ describe("a multi-convolution", function()
       longest(function(mc) return mc:perConvReservedTiles(1):cycleBackOff(0.5) end))
   end)
 
+  it("shares all tiles out where it shall reserve more than there are", function()
+    local function made(tiles)
+      return cycles((trained(8, function(f)
+        return poptorch.MultiConv():perConvReservedTiles(tiles)(f)
+      end)))
+    end
+    assert.same(made(1472 // 2), made(5000))
+    assert.not_same(made(1472 // 2), made(1))
+  end)
+
+  it("has the settings that it was given last", function()
+    local model = trained(64, function(f)
+      local scope <close> = poptorch.MultiConv()
+      local u, v = f()
+      scope:planType(SERIAL)
+      local more, other = f()
+      return u + more * 2, v + other * 2
+    end)
+    for kind, list in pairs(cycles(model)) do
+      for _, c in ipairs(list) do
+        assert(c > 0, kind .. ": one after another")
+      end
+    end
+  end)
+
+  it("shares tiles among the members on one stage alone", function()
+    local function made(scope)
+      local model = device.module(function(self, x)
+        return scope(function()
+          local y
+          do
+            local _ <close> = poptorch.Block("one", { ipu_id = 0 })
+            y = self.a(x)
+          end
+          local _ <close> = poptorch.Block("two", { ipu_id = 1 })
+          return self.b(x) + y
+        end)
+      end, function(self)
+        self.a, self.b = nn.Conv2d(16, 64, 5), nn.Conv2d(16, 64, 5)
+      end)
+      local on_device = poptorch.inferenceModel(model, poptorch.Options():deviceIterations(2))
+      on_device:compile(torch.ones(4, 16, 28, 28))
+      return cycles(on_device).convolution
+    end
+    assert.same(made(plain), made(poptorch.MultiConv))
+  end)
+
   it("is named by the report where a setting does nothing", function()
     local function said(scope)
       local model = harness(scope)

@@ -282,9 +282,11 @@ static LpStatus group_of(Group *x, LpNodeId first, bool *done)
             done[n] = true;
             x->node[x->n++] = n;
         }
-    /* what was set last is what holds */
-    const LpOrigin *last = lp_origin_of(x->g, x->node[x->n - 1]);
-    LP_TRY(read_settings(last->multi_conv, &x->s, x->p->err));
+    /* what was set last is what holds; backward nodes are in opposite order */
+    const LpOrigin *o = lp_origin_of(x->g, first);
+    if (!o->backward)
+        o = lp_origin_of(x->g, x->node[x->n - 1]);
+    LP_TRY(read_settings(o->multi_conv, &x->s, x->p->err));
     number(x, nr);
     for (uint32_t i = 0; i < x->n; i++)
         LP_TRY(settle(&x->s, nr[i], &x->p->share[x->node[i]], x->p->err));
