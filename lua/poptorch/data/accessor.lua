@@ -223,7 +223,6 @@ end
 ---@return fun(): any ...
 function Accessor:iter()
   alive(self)
-  self:_release()
   self._loop = self._loop + 1
   local n, ended = self._loop, false
   messages.signal(self._channel, n)
