@@ -2,6 +2,7 @@
 local core = require("lupine.core")
 local files = require("spec.support.files")
 local helper = require("spec.helper")
+local processes = require("spec.support.processes")
 local program = require("spec.support.program")
 local torch = require("torch")
 
@@ -139,6 +140,14 @@ describe("lock_file", function()
     assert.equal(0, code)
     assert.equal("160", files.read(folder .. "/count"))
     assert.is_nil(io.open(folder .. "/lock"))
+  end)
+
+  it("leaves no file open", function()
+    local function held()
+      core.lock_file(folder .. "/open"):close()
+      return processes.count_files()
+    end
+    assert.equal(held(), held())
   end)
 
   it("ends with its process", function()

@@ -89,6 +89,34 @@ describe("poptorch.logging", function()
     assert.equal(2, lines)
   end)
 
+  it("has each line in its file at once, whatever then becomes of the program", function()
+    local program = require("spec.support.program")
+    local path = os.tmpname()
+    program.shell(("POPTORCH_LOG_DEST=%s %s -e %s"):format(path, program.host, program.quote(
+      'require("poptorch.logging").err("the last words") os.execute("kill -9 $PPID")')))
+    local text = require("spec.support.files").read(path)
+    os.remove(path)
+    assert.matches("the last words\n$", text)
+  end)
+
+  it("goes on in a file that it comes back to", function()
+    local files = require("spec.support.files")
+    local one, other = os.tmpname(), os.tmpname()
+    files.write(one, "")
+    files.write(other, "")
+    poptorch.setLogLevel("ERR")
+    for i, path in ipairs({ one, other, one }) do
+      logging.use_file(path)
+      logging.err("line %d of the files", i)
+    end
+    logging.use_file(nil)
+    local texts = { files.read(one), files.read(other) }
+    os.remove(one)
+    os.remove(other)
+    assert.matches("line 1 of[^\n]*\n[^\n]*line 3 of[^\n]*\n$", texts[1])
+    assert.matches("^[^\n]*line 2 of[^\n]*\n$", texts[2])
+  end)
+
   it("stops after as many as Options.maxRepeatLogs of the model wrapped last", function()
     local log, lines = core.host.log, 0
     core.host.log = function()

@@ -58,6 +58,17 @@ describe("serializedMatMul", function()
     assert.not_equal(0, device.infer(product(Mode.ReducingDim, 2, false))(x, y):item())
   end)
 
+  it("sums halves of its gradients so, too", function()
+    for keep, good in pairs({ [true] = true, [false] = false }) do
+      local x = torch.tensor({ { 300.0 }, { 300 }, { -300 }, { -300 } }):half()
+      local y = torch.ones(1, 1):half():requires_grad_(true)
+      local out = poptorch.serializedMatMul(x, y, Mode.InputChannels, 2, keep)
+      out:backward(torch.full({ 4, 1 }, 150.0):half())
+      assert.equal(torch.float16, y.grad.dtype)
+      assert.equal(good, y.grad:item() == 0)
+    end
+  end)
+
   it("takes memory from the fullest tile, and cycles", function()
     local x = torch.randn(512, 1024)
     local function made(mode, factor)

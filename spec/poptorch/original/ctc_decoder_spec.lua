@@ -164,6 +164,30 @@ describe("the beam search", function()
     end
   end)
 
+  it("knows a prefix again that was among the best before, and its children", function()
+    torch.manual_seed(11)
+    for _, width in ipairs({ 3, 4 }) do
+      local probs = (torch.randn(8, 150, 3) * 2):log_softmax(2)
+      local results = { decoder(0, width, 2)(probs, torch.full({ 150 }, 8)) }
+      for n = 0, 149 do
+        local t = probs[{ torch.slice(), n }]:tolist()
+        check(search(t, 8, 0, width), n, 0, table.unpack(results))
+      end
+    end
+  end)
+
+  it("prefers of equal ones the prefix that stays, then the lower label", function()
+    local probs = torch.full({ 1, 1, 4 }, math.log(0.25))
+    for width = 1, 4 do
+      local _, n, path = decoder(1, width, width)(probs, torch.tensor({ 1 }))
+      local want = { 1, 0, 2, 3 } -- of which 1 is the blank
+      for k = 0, width - 1 do
+        assert.equal(k == 0 and 0 or 1, n[0][k]:item())
+        assert.equal(want[k + 1], path[0][k][0]:item())
+      end
+    end
+  end)
+
   it("has empty paths where there are no labellings", function()
     local probs = torch.tensor({ { { 0.0, -math.huge } } })
     local p, n, path = decoder(0, 4, 3)(probs, torch.tensor({ 1 }))

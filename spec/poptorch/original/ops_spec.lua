@@ -90,6 +90,24 @@ describe("ops", function()
     assert(cycles(0.01) > cycles(nil))
   end)
 
+  it("is set for the product two operators before, and for none further away", function()
+    local x = torch.randn(512, 512)
+    local function cycles(proportion, n)
+      local model = device.infer(function(v)
+        v = torch.matmul(v, v)
+        for _ = 1, n do
+          v = v:tanh()
+        end
+        return proportion and poptorch.set_available_memory(v, proportion) or v
+      end)
+      model:compile(x)
+      return node(model, "mm").cycles
+    end
+    local free = cycles(nil, 0)
+    assert(cycles(0.01, 1) > free and cycles(0.01, 2) > free)
+    assert.equal(free, cycles(0.01, 3))
+  end)
+
   it("test_available_memory_linear", function()
     local x = torch.rand(2, 16, 64, 256)
     local bound, free = linear(0.01), linear(nil)
