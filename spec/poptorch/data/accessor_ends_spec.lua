@@ -252,6 +252,16 @@ describe("nothing is left", function()
     return err
   end
 
+  it("of the workers of a loop that was left", function()
+    local a = Accessor(torch.utils.data.DataLoader(Numbers(100), { num_workers = 1 }))
+    local fetching = processes.list()[1]
+    for _ = 1, 5 do
+      assert.equal(0, a:iter()()[0]:item())
+    end
+    assert.equal(1, #processes.list(fetching))
+    a:terminate()
+  end)
+
   it("of a script that ends without terminate, or any other way", function()
     assert.equal("", ends("break"))
     assert.equal("", ends("os.exit(0)"))
@@ -276,6 +286,38 @@ describe("nothing is left", function()
     assert.matches("KeyboardInterrupt", err)
     assert.not_matches("process", err)
   end)
+end)
+
+it("a first element that Ctrl-C came before leaves no process", function()
+  local out, err = program.interrupted([[
+    local torch, poptorch = require("torch"), require("poptorch")
+    local processes = require("spec.support.processes")
+    local Stuck = torch.utils.data.Dataset:extend("Stuck")
+    function Stuck:__len__() return 3 end
+    function Stuck:__getitem__() while true do end end
+    collectgarbage("stop")
+    print("running")
+    io.stdout:flush()
+    local ok, e = pcall(poptorch.AsynchronousDataAccessor, Stuck())
+    print(ok, torch.errors.KeyboardInterrupt:is(e), processes.children())
+  ]])
+  assert.equal("running\nfalse\ttrue\t0\n", out, err)
+end)
+
+-- Neither side may wait for room in a channel that the other does not read.
+it("many loops may be begun while many elements are announced", function()
+  local out, err = program.run({ "-e", [[
+    local torch, poptorch = require("torch"), require("poptorch")
+    local a = poptorch.AsynchronousDataAccessor(torch.arange(600),
+      { buffer_size = 500, early_preload = true })
+    local step
+    for _ = 1, 600 do
+      step = a:iter()
+    end
+    print(step():item(), step():item())
+    a:terminate()
+  ]] })
+  assert.equal("0\t1\n", out, err)
 end)
 
 -- The process reads sample 1 when the file is there, which the script makes after

@@ -388,6 +388,9 @@ describe("a rebatched accessor", function()
       assert.same(want, all(a))
       assert.same(want, all(a))
       assert.equal(#want, #a)
+      local part = poptorch.DataLoader(poptorch.Options(), rows(11), { batch_size = 1,
+        drop_last = drop, sampler = D.SubsetRandomSampler({ 8, 3, 5, 1, 0, 7 }) })
+      assert.equal(drop and 1 or 2, #Accessor(part, { rebatched_size = 4 }))
     end
     assert.equal(2, #Accessor(D.DataLoader(rows(11), { batch_size = 2, drop_last = true }),
       { rebatched_size = 4 }))
