@@ -397,6 +397,17 @@ describe("an executor", function()
     end)
   end)
 
+  it("wraps modules alone", function()
+    for _, wrap in ipairs({ "trainingModel", "inferenceModel" }) do
+      for _, model in ipairs({ 5, "net", torch.ones(1), print }) do
+        local e = raises("Error", "expected a torch.nn.Module", function()
+          poptorch[wrap](model)
+        end)
+        assert.matches("^" .. wrap, e.message)
+      end
+    end
+  end)
+
   it("refuses options and optimizers of a wrong kind", function()
     raises("Error", "poptorch.Options", function()
       poptorch.inferenceModel(Net(), 5)
