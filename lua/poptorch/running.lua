@@ -116,10 +116,11 @@ local function check_replicated_buffers(s, vars)
     return
   end
   for _, v in ipairs(vars) do
-    errors.check(not (v.role == "buffer" and v.written), "Error",
-      "buffer '%s' is modified by forward and there are %d replicas: each would have its own "
-      .. "value; allow that with options:broadcastBuffers(false)", v.name,
-      s.options.replication_factor)
+    if v.role == "buffer" and v.written then
+      errors.fail(nil, "buffer '%s' is modified by forward and there are %d replicas: each would "
+        .. "have its own value; allow that with options:broadcastBuffers(false)", v.name,
+        s.options.replication_factor)
+    end
   end
 end
 

@@ -315,11 +315,10 @@ local function check_refused(trace, e)
   local list = trace:refused()
   if list ~= "" then
     local _, n = list:gsub("\n", "")
-    local text = ("the model uses %s that cannot be compiled:\n  %s%s"):format(
+    errors.fail(nil, "the model uses %s that cannot be compiled:\n  %s%s",
       check.count(n, "operator"), (list:gsub("\n$", ""):gsub("\n", "\n  ")),
       e and "\nand then forward failed, on results of other shapes than it will have: "
       .. (type(e) == "table" and e.message or tostring(e)) or "")
-    error(errors.new("Error", "poptorch_cpp_error", text), 0)
   end
 end
 
@@ -343,7 +342,7 @@ local function check_made(trace, made)
   for _, m in ipairs(made) do
     if trace:knows(m.tensor) then
       local t = m.tensor
-      errors.raise("Error", "Expected an IPU tensor but got tensor(device=cpu, shape=[%s], "
+      errors.fail(nil, "Expected an IPU tensor but got tensor(device=cpu, shape=[%s], "
         .. "dtype=%s), which torch.%s made at %s: write torch.tensor(values, {dtype = %s})",
         table.concat({ table.unpack(t.shape) }, ", "), m.name:match("^(%w+)Tensor$") or "Float",
         m.name, m.where, tostring(t.dtype))
@@ -395,9 +394,10 @@ end
 -- An operator outside any block, after a block has ended, is refused.
 local function check_placed(step)
   for _, p in ipairs(step:places()) do
-    errors.check(p.ipu >= 0, "Error",
-      "No active Block: %s (%s:%d) is outside any block, after a block has ended; move it into a "
-      .. "Block scope", p.op, p.file, p.line)
+    if p.ipu < 0 then
+      errors.fail(nil, "No active Block: %s (%s:%d) is outside any block, after a block has ended; "
+        .. "move it into a Block scope", p.op, p.file, p.line)
+    end
   end
 end
 

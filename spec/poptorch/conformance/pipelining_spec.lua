@@ -89,9 +89,10 @@ describe("conformance of pipelines", function()
       end
       return x * 4
     end)
-    raises("Error", "[Nn]o active [Bb]lock", function()
+    local e = raises("Error", "[Nn]o active [Bb]lock", function()
       poptorch.inferenceModel(net):compile(torch.ones(1))
     end)
+    assert.equal("poptorch_cpp_error", e.type)
   end)
 
   it("PIP07 two blocks are two stages", function()

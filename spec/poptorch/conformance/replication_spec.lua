@@ -91,9 +91,10 @@ describe("conformance of replication", function()
   end
 
   it("REP07 a buffer that forward modifies is not broadcast", function()
-    raises("Error", "broadcastBuffers%(false%)", function()
+    local e = raises("Error", "broadcastBuffers%(false%)", function()
       poptorch.inferenceModel(buffered(true), replicas(2))(torch.ones(2))
     end)
+    assert.equal("poptorch_cpp_error", e.type)
     local model = poptorch.inferenceModel(buffered(true), replicas(2):broadcastBuffers(false))
     near(model(torch.ones(2)), { 3, 3 })
     near(model(torch.ones(2)), { 4, 4 })
