@@ -452,6 +452,12 @@ describe("an optimizer that cannot run on the device", function()
     end)
   end)
 
+  it("or in an inference model is refused", function()
+    raises("Error", "no training model", function()
+      poptorch.inferenceModel(net):setOptimizer(torch.optim.SGD(net:parameters(), { lr = 0.1 }))
+    end)
+  end)
+
   it("but for its sub-class is told", function()
     local Mine = torch.optim.SGD:extend("Mine")
     local text = helper.logged(function()

@@ -118,6 +118,15 @@ describe("misc_test", function()
     assert.matches("^Link error\nld: error: ", e.message)
   end)
 
+  it("test_error_on_cpu_tensor", function()
+    local model = poptorch.inferenceModel(Op(function(x)
+      return torch.index_select(x, 0, torch.LongTensor({ 1, 0 }))
+    end))
+    local e = raises("Error", "", function() model:compile(torch.rand(4)) end)
+    assert.matches("Expected an IPU tensor but got tensor(device=cpu, shape=[2], dtype=Long)",
+      e.message, 1, true)
+  end)
+
   it("test_compile_without_ipu", function()
     machine.set("LUPINE_IPUS", "1")
     local taken = poptorch.inferenceModel(nn.Linear(1, 1))
