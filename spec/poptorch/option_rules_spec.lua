@@ -46,6 +46,11 @@ describe("rules between options", function()
       helper.raises("Error", rules.check_compile, o, false)
     end
     rules.check_compile(poptorch.Options():deviceIterations(10):outputMode(O.EveryN, 5), false)
+    for _, di in ipairs({ 1 << 20, math.maxinteger }) do -- what a call's rows would be
+      local e = helper.raises("Error", rules.check_compile,
+        poptorch.Options():deviceIterations(di):replicationFactor(1 << 21), false)
+      assert.matches("2^40", e.message, 1, true)
+    end
   end)
 
   it("names an unknown session option", function()
@@ -66,13 +71,17 @@ describe("rules between options", function()
     helper.raises("Error", rules.check_compile, opts:useIpuId(1):connectionType(C.Never), false)
     helper.raises("Error", rules.check_compile,
       poptorch.Options():useOfflineIpuTarget():useIpuModel(true), false)
-    helper.raises("Error", rules.check_compile,
+    local e = helper.raises("Error", rules.check_compile,
       poptorch.Options():useOfflineIpuTarget():logCycleCount(true), false)
-    helper.raises("Error", rules.check_compile,
+    assert.matches("target is offline", e.message, 1, true)
+    e = helper.raises("Error", rules.check_compile,
       poptorch.Options():useIpuModel(true):logCycleCount(true), false)
+    assert.matches("target is the IPU Model", e.message, 1, true)
     helper.raises("Error", rules.check_compile, poptorch.Options():useOfflineIpuTarget(3), false)
-    local target = rules.check_compile(poptorch.Options():useOfflineIpuTarget(21), false)
-    assert.same({ kind = "offline", version = 21 }, target)
+    for _, version in ipairs({ 1, 2, 21 }) do
+      local target = rules.check_compile(poptorch.Options():useOfflineIpuTarget(version), false)
+      assert.same({ kind = "offline", version = version }, target)
+    end
     rules.check_compile(poptorch.Options():logCycleCount(true), false)
   end)
 
@@ -86,6 +95,9 @@ describe("rules between options", function()
       function()
         assert.same({ kind = "model", version = 1, tiles = 4 }, rules.target(opts))
       end)
+    helper.with_env({ POPTORCH_IPU_MODEL = "1", POPTORCH_IPU_MODEL_VERSION = "" }, function()
+      assert.equal(2, rules.target(opts).version)
+    end)
     helper.with_env({ POPTORCH_IPU_MODEL = "1", POPTORCH_SMALL_IPU_MODEL = "1" }, function()
       assert.is_nil(rules.target(opts).tiles)
     end)
@@ -138,9 +150,14 @@ describe("rules between options", function()
       end)
     for _, text in ipairs({ "[1]", '{"x": {}}', '{"x": null}' }) do
       helper.with_env({ POPLAR_ENGINE_OPTIONS = text }, function()
-        helper.raises("Error", rules.engine_options, opts)
+        local e = helper.raises("Error", rules.engine_options, opts)
+        assert.matches("^POPLAR_ENGINE_OPTIONS: ", e.message)
       end)
     end
+    helper.with_env({ POPLAR_ENGINE_OPTIONS = "{x" }, function()
+      local e = helper.raises("Error", rules.engine_options, opts)
+      assert.matches("expected a JSON object: ", e.message, 1, true)
+    end)
     helper.with_env({ POPLAR_ENGINE_OPTIONS = '{"autoReport.all": "true"}' }, function()
       assert.matches("autoReport", require("spec.helper").logged(function()
         opts:enableProfiling()

@@ -203,7 +203,11 @@ describe("conformance of options", function()
     local opts = poptorch.Options()
     local model = poptorch.inferenceModel(nn.Identity(), opts)
     refuses("AttributeError", "clone", opts.deviceIterations, opts, 2)
-    refuses("AttributeError", "clone", model.options.deviceIterations, model.options, 2)
+    refuses("AttributeError", "given to poptorch.inferenceModel", model.options.deviceIterations,
+      model.options, 2)
+    model = poptorch.trainingModel(models.Sum(1))
+    refuses("AttributeError", "given to poptorch.trainingModel", model.options.deviceIterations,
+      model.options, 2)
     local copy = opts:clone():deviceIterations(5)
     copy.Training:gradientAccumulation(2)
     assert.same({ 5, 1, 2, 1 }, { copy.device_iterations, opts.device_iterations,
