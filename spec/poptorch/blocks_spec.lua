@@ -144,6 +144,16 @@ describe("blocks", function()
       assert.equal(6, f(3))
     end))
     assert.equal("BeginBlock(user_id=F, ipu_id=1)", tostring(f))
+    assert.equal("BeginBlock(user_id=None, ipu_id=None)", tostring(poptorch.BeginBlock(print)))
+    local callable = setmetatable({}, { __call = function(_, x)
+      return x + 1
+    end })
+    assert.same({ "G@nil" }, helper.trace(function()
+      assert.equal(4, poptorch.BeginBlock(callable, "G")(3))
+    end))
+    for _, class in ipairs({ require("torch").nn.ReLU, poptorch.Options }) do
+      helper.raises("Error", poptorch.BeginBlock, class)
+    end
     helper.raises("Error", poptorch.BeginBlock, 3)
     helper.raises("Error", poptorch.BeginBlock, {})
     helper.raises("Error", poptorch.BeginBlock, nil)

@@ -10,6 +10,8 @@ describe("stages, phases and strategies", function()
     helper.raises("AssertionError", Stage, 1)
     helper.method_raises("AssertionError", s, "ipu", "0")
     helper.method_raises("AssertionError", s, "ipu", -1)
+    assert.equal("Stage(A, B; ipu=1)", tostring(s))
+    assert.equal("Stage(A)", tostring(Stage("A")))
   end)
 
   it("a phase is stages or the block ids of one stage", function()
