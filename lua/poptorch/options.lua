@@ -81,6 +81,16 @@ function Options:clone()
   return copy
 end
 
+--- A copy for inference beside training with these: without gradient accumulation,
+--- and with as many more device iterations, so that a call takes the same batches.
+---@return poptorch.Options
+function Options:forInference()
+  local copy = self:clone()
+  copy:deviceIterations(self.device_iterations * self.Training.gradient_accumulation)
+  copy.Training:gradientAccumulation(1)
+  return copy
+end
+
 --- From now on every setter raises AttributeError, which names `by`.
 ---@param by string  "poptorch.trainingModel"
 ---@return poptorch.Options self

@@ -61,6 +61,19 @@ describe("executable caching", function()
     assert.equal(first:report():summary(), second:report():summary())
   end)
 
+  it("finds a file by its name, however many there are", function()
+    compile(poptorch.Options():enableExecutableCaching(folder))
+    local list, listed = core.list_folder, 0
+    core.list_folder = function(...)
+      listed = listed + 1
+      return list(...)
+    end
+    local ok, e = pcall(compile, poptorch.Options():enableExecutableCaching(folder))
+    core.list_folder = list
+    assert(ok, e)
+    assert.equal(0, listed)
+  end)
+
   it("is set by POPTORCH_CACHE_DIR, unless the option says else", function()
     support.with_env({ POPTORCH_CACHE_DIR = folder }, function()
       compile(poptorch.Options())

@@ -1,6 +1,7 @@
 describe("poptorch.Options", function()
   local helper = require("spec.poptorch.helper")
   local poptorch = require("poptorch")
+  local torch = require("torch")
   local opts
 
   before_each(function()
@@ -176,7 +177,6 @@ describe("poptorch.Options", function()
   end)
 
   it("seeds the host's random numbers when it is given a seed", function()
-    local torch = require("torch")
     opts:randomSeed(77)
     assert.equal(77, torch.initial_seed())
     local first = torch.rand(3)
@@ -226,6 +226,25 @@ describe("poptorch.Options", function()
     helper.raises("AssertionError", function()
       opts.device_iterations = "5"
     end)
+  end)
+
+  it("has a copy for inference, whose calls take the same batches", function()
+    opts:deviceIterations(2):replicationFactor(2).Training:gradientAccumulation(3)
+    local data = torch.utils.data.TensorDataset(torch.randn(24, 4), torch.randn(24, 3))
+    local loader = poptorch.DataLoader(opts, data, 2) -- which freezes them
+    local inference = opts:forInference()
+    assert.same({ 6, 1, 2 }, { inference.device_iterations,
+      inference.Training.gradient_accumulation, inference.replication_factor })
+    assert.is_false(inference:isFrozen())
+    assert.same({ 2, 3 }, { opts.device_iterations, opts.Training.gradient_accumulation })
+    helper.raises("Error", poptorch.inferenceModel, torch.nn.Linear(4, 3), opts)
+    local model = torch.nn.Linear(4, 3)
+    local device, n = poptorch.inferenceModel(model, inference), 0
+    for x in loader do
+      assert.is_true(torch.allclose(device(x), model(x)))
+      n = n + 1
+    end
+    assert.equal(1, n)
   end)
 
   it("can be sub-classed without calling its init", function()

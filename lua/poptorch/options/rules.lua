@@ -44,7 +44,8 @@ function M.for_executor(options, training)
     check.describe(options))
   local ga = options.Training.gradient_accumulation
   if not training and ga ~= 1 then
-    errors.raise("Error", "%s: gradientAccumulation is for training only, got %d%s", by, ga,
+    errors.raise("Error", "%s: gradientAccumulation is for training only, got %d%s; "
+      .. "options:forInference() makes a copy without", by, ga,
       options.execution_strategy.kind == "pipelined"
         and "; inference fills its pipeline with deviceIterations" or "")
   end
