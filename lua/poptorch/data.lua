@@ -8,6 +8,7 @@
 --- the same batches in the same order, except that rebatching makes full ones out
 --- of what the workers have left over.
 --- Sources: PopTorch API reference, poptorch.DataLoader; user guide 5.
+local arguments = require("lupine.base.arguments")
 local check = require("lupine.base.check")
 local Accessor = require("poptorch.data.accessor")
 local Channel = require("lupine.tracepoints").Channel
@@ -113,13 +114,33 @@ local function like(x)
   return #x > 0 and core.list({}) or {}
 end
 
--- Results of collate_fn as one: tensors are concatenated, lists and
--- dictionaries part by part; of anything else the last is taken.
+-- Objects that a parser knows as one like the last of them.
+local function concatenated_objects(parts)
+  local spec, columns = nil, {}
+  for i, part in ipairs(parts) do
+    local tensors = {}
+    spec = arguments.flatten(part, "the batch of collate_fn", tensors)
+    for k, entry in ipairs(tensors) do
+      columns[k] = columns[k] or core.list({})
+      columns[k][i] = entry.tensor
+    end
+  end
+  local k = 0
+  return arguments.rebuild(spec, function()
+    k = k + 1
+    return require("torch").cat(columns[k], 0)
+  end)
+end
+
+-- Results of collate_fn as one: tensors are concatenated, lists, dictionaries and
+-- objects that have a parser part by part; of anything else the last is taken.
 local function concatenated(parts)
   local torch = require("torch")
   local last = parts[#parts]
   if torch.is_tensor(last) then
     return torch.cat(parts, 0)
+  elseif arguments.is_object(last) then
+    return concatenated_objects(parts)
   elseif type(last) ~= "table" or getmetatable(last) then
     return last
   end

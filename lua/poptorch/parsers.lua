@@ -46,9 +46,10 @@ function ICustomArgParser:reconstruct(original_structure, next_tensor) -- luache
   return abstract(self, "reconstruct")
 end
 
---- From now on objects of the class may be arguments and results of models; nil takes
---- its parser away. Objects of classes that extend it have it, too, unless they have
---- their own.
+--- From now on objects of the class may be arguments and results of models, and batches
+--- of loaders, whose processes start later; nil takes its parser away. Objects of classes
+--- that extend it have it, too, unless they have their own; those of a process of a loader
+--- must be of the class itself.
 --- error: poptorch.Error for what is no class or no parser
 ---@param arg_data_type table a class, or the metatable that the objects have
 ---@param arg_parser poptorch.ICustomArgParser?
@@ -63,7 +64,7 @@ function M.registerCustomArgParser(arg_data_type, arg_parser)
       .. "expected an object of a class that extends poptorch.ICustomArgParser, got %s",
       check.describe(arg_parser))
   end
-  arguments.parsers[arg_data_type] = arg_parser
+  arguments.register(arg_data_type, arg_parser)
 end
 
 -- Dictionaries that remember their order need no parser of the user's.

@@ -119,4 +119,54 @@ describe("objects of a user's class", function()
     end)
     assert.matches("pair: yieldTensors of Wrong gave int 5", e.message)
   end)
+
+  it("are batches of every loader, with and without workers", function()
+    local Marked = Pair:extend("Marked")
+    function Marked:init(a, b, mark)
+      Pair.init(self, a, b)
+      self.mark = mark
+    end
+    local Parser = PairParser:extend("MarkedParser")
+    function Parser.reconstruct(_, pair, next_tensor)
+      return Marked(next_tensor(), next_tensor(), pair.mark)
+    end
+    poptorch.registerCustomArgParser(Marked, Parser())
+    local data = torch.utils.data.TensorDataset(torch.arange(8))
+    local function collate(samples)
+      local x = torch.stack(samples)
+      return Marked(x, x * 2, "mark")
+    end
+    local function check(extra, options, n, size)
+      extra.collate_fn = collate
+      local loader, seen = poptorch.DataLoader(options or poptorch.Options(), data, extra), 0
+      for pair in loader do
+        assert.equal(Marked, getmetatable(pair))
+        assert.equal("mark", pair.mark)
+        local first = seen * size
+        assert.same(torch.arange(first, first + size):tolist(), pair.a:tolist())
+        assert.same((pair.a * 2):tolist(), pair.b:tolist())
+        seen = seen + 1
+      end
+      assert.equal(n, seen)
+      loader:terminate()
+    end
+    for _, mode in ipairs(poptorch.DataLoaderMode:members()) do
+      for _, workers in ipairs({ 0, 2 }) do
+        check({ batch_size = 2, mode = mode, num_workers = workers }, nil, 4, 2)
+      end
+    end
+    local samplers = torch.utils.data
+    check({ batch_sampler = samplers.BatchSampler(samplers.SequentialSampler(data), 2, false) },
+      poptorch.Options():deviceIterations(2), 2, 4)
+    poptorch.registerCustomArgParser(Marked, nil)
+  end)
+
+  it("of a process of a loader must be of a class that itself has a parser", function()
+    local Other = Pair:extend("Other")
+    helper.raises("Error", poptorch.DataLoader, poptorch.Options(),
+      torch.utils.data.TensorDataset(torch.arange(4)), { batch_size = 2,
+      mode = poptorch.DataLoaderMode.Async, collate_fn = function(samples)
+        return Other(samples[1], samples[2])
+      end })
+  end)
 end)

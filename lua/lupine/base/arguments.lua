@@ -103,6 +103,36 @@ end
 --- another one of others (reconstruct); see poptorch.parsers.
 M.parsers = {}
 
+-- Metatables that had a parser, by number and back: in the order in which they got
+-- it, so that processes that a process starts number them alike.
+local numbers = {}
+
+--- Objects of the metatable have the parser from now on; nil takes it away.
+---@param of table
+---@param parser table?
+function M.register(of, parser)
+  M.parsers[of] = parser
+  if not numbers[of] then
+    numbers[#numbers + 1] = of
+    numbers[of] = #numbers
+  end
+end
+
+--- The number of a value's metatable, if this itself has a parser.
+---@param value any
+---@return integer?
+function M.number_of(value)
+  local of = type(value) == "table" and getmetatable(value)
+  return of and M.parsers[of] and numbers[of] or nil
+end
+
+--- The metatable of a number.
+---@param n integer
+---@return table?
+function M.numbered(n)
+  return numbers[n]
+end
+
 local function parser_of(value)
   local of = type(value) == "table" and getmetatable(value)
   while of do
@@ -112,6 +142,13 @@ local function parser_of(value)
     of = type(of) == "table" and rawget(of, "__base")
   end
   return nil
+end
+
+--- Whether a parser tells the tensors of a value.
+---@param value any
+---@return boolean
+function M.is_object(value)
+  return parser_of(value) ~= nil
 end
 
 -- What yieldTensors yields or returns.

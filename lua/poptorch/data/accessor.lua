@@ -157,11 +157,16 @@ function Accessor:_start(source, o)
     end
   end })
   logging.debug("AsynchronousDataAccessor worker process: %d", self._pid)
-  local ring, tensors = messages.receive(self._channel)
-  if ring == nil or ring.error then
-    fail(self, ring, "Error", "poptorch_py_error", "the worker failed to start")
+  local function first()
+    local message, tensors = messages.receive(self._channel)
+    if message == nil or message.error then
+      fail(self, message, "Error", "poptorch_py_error", "the worker failed to start")
+    end
+    return message, tensors
   end
-  self._form, self._ring = ring.form, fetcher.slots(tensors, ring.parts)
+  self._form = first()
+  local ring, tensors = first()
+  self._ring = fetcher.slots(tensors, ring.parts)
 end
 
 --- Ends the process. What was read of the ring stays as it is; another loop is an

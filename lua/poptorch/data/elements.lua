@@ -1,6 +1,7 @@
 --- The elements that an AsynchronousDataAccessor reads: of a loader, a dataset
---- or anything that can be iterated over; each a tensor, a flat list of tensors
---- or a dictionary of them, and each like the first one.
+--- or anything that can be iterated over; each a tensor, a flat list of tensors,
+--- a dictionary of them or an object that has a parser, and each like the first one.
+local arguments = require("lupine.base.arguments")
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local dataset = require("torch.utils.data.dataset")
@@ -35,7 +36,8 @@ end
 
 local function refuse(what, x)
   errors.raise("TypeError", WHERE .. "an element must be a tensor, a flat list of tensors or a "
-    .. "dictionary of tensors; %s %s", what, check.describe(x))
+    .. "dictionary of tensors, or an object of a class that registerCustomArgParser was given; "
+    .. "%s %s", what, check.describe(x))
 end
 
 -- The keys of a dictionary, in its order or the alphabet's.
@@ -46,12 +48,20 @@ local function keys_of(element)
   return tables.keys(element)
 end
 
---- What the first element tells of all: {kind, keys of a dictionary}.
+---@class poptorch.data.Form
+---@field kind string "tensor", "list", "dictionary" or "object"
+---@field keys string[]? of a dictionary
+---@field object any the first object
+---@field spec table? how another one is made (lupine/base/arguments.lua)
+
+--- What the first element tells of all.
 ---@param element any
----@return {kind: string, keys: string[]?}
+---@return poptorch.data.Form
 function M.form(element)
   if require("torch").is_tensor(element) then
     return { kind = "tensor" }
+  elseif arguments.number_of(element) and not ordered.is_dict(element) then
+    return { kind = "object", object = element }
   elseif type(element) ~= "table" then
     return refuse("got", element)
   elseif loop.is_list(element) then
@@ -75,15 +85,30 @@ local function by_key(element, keys)
   return out
 end
 
+-- What a parser tells of an object, detached.
+local function of_object(element)
+  if not arguments.is_object(element) then
+    refuse("got", element)
+  end
+  local tensors = {}
+  local spec = arguments.flatten(element, "element", tensors)
+  for i, entry in ipairs(tensors) do
+    tensors[i] = entry.tensor:detach()
+  end
+  return tensors, spec
+end
+
 --- The tensors of an element of a form.
 --- error: TypeError for what is no tensor
 ---@param element any
----@param form {kind: string, keys: string[]?}
+---@param form poptorch.data.Form
 ---@return torch.Tensor[]
 function M.tensors(element, form)
   local is_tensor = require("torch").is_tensor
   local out = { element }
-  if not is_tensor(element) and type(element) ~= "table" then
+  if form.kind == "object" then
+    return (of_object(element))
+  elseif not is_tensor(element) and type(element) ~= "table" then
     refuse("got", element)
   elseif not is_tensor(element) then
     out = form.keys and by_key(element, form.keys) or table.move(element, 1, #element, 1, {})
@@ -99,10 +124,17 @@ end
 
 --- The loop variables of an element.
 ---@param tensors torch.Tensor[]
----@param form {kind: string, keys: string[]?}
+---@param form poptorch.data.Form
 ---@return any ...
 function M.values(tensors, form)
-  if form.kind ~= "dictionary" then
+  if form.kind == "object" then
+    local i = 0
+    form.spec = form.spec or select(2, of_object(form.object))
+    return arguments.rebuild(form.spec, function()
+      i = i + 1
+      return tensors[i]
+    end)
+  elseif form.kind ~= "dictionary" then
     return table.unpack(tensors)
   end
   local out = {}

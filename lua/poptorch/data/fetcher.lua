@@ -85,8 +85,9 @@ function Fetcher:make_ring()
     like[i] = t:new_empty(shape)
   end
   self.parts = #like
-  self.ring = M.slots(messages.share(self.channel, { form = self.form, parts = #like }, like,
-    self.o.buffer_size), #like)
+  messages.send(self.channel, self.form, "AsynchronousDataAccessor: an element")
+  self.ring = M.slots(messages.share(self.channel, { parts = #like }, like, self.o.buffer_size),
+    #like)
   self.slot, self.free = 0, self.o.buffer_size
 end
 

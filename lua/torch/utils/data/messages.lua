@@ -1,18 +1,41 @@
 --- What the processes of a loader send one another over a channel
---- (src/io/worker.h): plain values with tensors in them, and errors, which are
+--- (src/io/worker.h): plain values with tensors in them, objects that have a parser
+--- (lupine/base/arguments.lua), and errors, which are
 --- raised again where they are waited for, with the words and the place that
 --- they had where they arose.
+local arguments = require("lupine.base.arguments")
 local array = require("lupine.base.tables").array
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local show = require("lupine.show").show
+local ordered = require("torch.nn.ordered")
 local serialization = require("torch.serialization")
 
 local M = {}
 
+-- An object that has a parser (poptorch.parsers): its fields, and the number that its
+-- metatable has in all these processes.
+local function describe_object(w, value, path, depth)
+  local number = not ordered.is_dict(value) and arguments.number_of(value)
+  if not number then
+    return nil
+  end
+  local fields = {}
+  for key, field in next, value do
+    fields[key] = field
+  end
+  return { parsed = number, fields = serialization.describe_part(w, fields, path, depth + 1) }
+end
+
+local KINDS = {
+  parsed = function(r, d)
+    return setmetatable(serialization.restore_part(r, d.fields), arguments.numbered(d.parsed))
+  end,
+}
+
 -- A value as a text, and the tensors in it.
 local function encode(value, where)
-  local description, parts = serialization.describe(value, where)
+  local description, parts = serialization.describe(value, where, describe_object)
   return core.json_encode(array({ description, array(parts.names), n = 2 })), parts.tensors
 end
 
@@ -59,7 +82,7 @@ function M.receive(channel, seconds)
     return list
   end
   local message, where = core.json_decode(text, "a message"), "a message of another process"
-  return serialization.restore(message[1], message[2], tensors, where), tensors
+  return serialization.restore(message[1], message[2], tensors, where, KINDS), tensors
 end
 
 --- A handler for xpcall: the error as plain data.
