@@ -64,7 +64,8 @@ end
 local function lower_stored(step, compile, spec)
   stored.bind(step, (index(step)), spec)
   local program = core.lower(step, { host = compile.host })
-  return program, stored.report(spec.executable, step, compile.system)
+  return program, spec.changed and report.Report(core.plan(step, compile.system))
+    or stored.report(spec.executable, step, compile.system)
 end
 
 -- Compiles the step: what it computes (loops, reduction, the optimizer,

@@ -269,8 +269,8 @@ end)
 --- error: AssertionError for a file of another version or without a model;
 --- AttributeError for a class that is not there; ValueError for a damaged file
 ---@param filename string
----@param ... any edit_opts_fn (nil): called with the options before they are used; only
----  run-time options act
+---@param ... any edit_opts_fn (nil): called with the options before they are used; of
+---  these the device iterations act, and what concerns running
 ---@return poptorch.PoplarExecutor
 function M.load(filename, ...)
   return executables.load(M, filename, ...)

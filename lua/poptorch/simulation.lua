@@ -32,8 +32,10 @@ local function proportions(options)
   return out
 end
 
--- Slices that a call returns; 0 for one a micro-batch.
-local function output_slices(options)
+--- Slices that a call returns; 0 for one a micro-batch.
+---@param options poptorch.Options
+---@return integer
+function M.output_slices(options)
   local mode = options.output_mode
   if mode == enums.OutputMode.All then
     return 0
@@ -102,7 +104,7 @@ function M.settings(options, target)
     io_tiles = options.TensorLocations.num_io_tiles,
     partials = options.Precision.partials_type,
     proportion = proportions(options),
-    output_slices = output_slices(options),
+    output_slices = M.output_slices(options),
     input_groups = options.replication_factor // options.input_group_size,
     synthetic_data = options.enable_synthetic_data,
     allow_out_of_memory = allows_out_of_memory(options, target),

@@ -328,19 +328,47 @@ describe("options of a loaded model", function()
     local model
     local lines = helper.logged(function()
       model = poptorch.load(path, function(opts)
-        opts:deviceIterations(8)
         opts.Training:gradientAccumulation(4)
         opts._Popart:set("autoRecomputation", 3)
         opts.Precision:enableStochasticRounding(true)
       end)
     end)
-    for _, part in ipairs({ "device_iterations = 8 %(compiled with 2%)",
-      "Training.gradient_accumulation = 4 %(compiled with 1%)", "autoRecomputation = 3" }) do
+    for _, part in ipairs({ "Training.gradient_accumulation = 4 %(compiled with 1%)",
+      "autoRecomputation = 3" }) do
       assert.truthy(lines:find(part), part)
     end
     assert.equal(2, model.options.device_iterations)
     assert.same(steps(trainer(OPTIMIZERS[4], poptorch.Options():deviceIterations(2)
       :randomSeed(3)), 2), steps(model, 2))
+  end)
+
+  it("may have other device iterations: it runs, and costs, as if compiled with them", function()
+    local O = poptorch.OutputMode
+    for _, case in ipairs({ { O.All }, { O.Final }, { O.Sum }, { O.EveryN, 2 } }) do
+      local function opts(n)
+        return poptorch.Options():deviceIterations(n):outputMode(case[1], case[2]):randomSeed(3)
+      end
+      trainer(OPTIMIZERS[4], opts(2)):compileAndExport(path, x["0:4"], target["0:4"])
+      local direct, model = trainer(OPTIMIZERS[4], opts(4))
+      local loaded = poptorch.load(path, function(o) o:deviceIterations(4) end)
+      assert.same(4, loaded.options.device_iterations)
+      for _ = 1, 2 do
+        local y, loss = direct(x, target)
+        local got, got_loss = loaded(x, target)
+        assert.is_true(torch.equal(y, got) and torch.equal(loss, got_loss))
+      end
+      for name, value in pairs(model:state_dict()) do
+        assert.is_true(torch.equal(value, loaded.model:state_dict()[name]), name)
+      end
+      assert.equal(direct:report():summary(), loaded:report():summary())
+      loaded:save(path)
+      assert.equal(4, poptorch.load(path).options.device_iterations)
+    end
+    exported(poptorch.Options():deviceIterations(4):outputMode(O.EveryN, 2))
+    for n, words in pairs({ [3] = "must divide deviceIterations", [0] = "greater than 0" }) do
+      local e = raises("Error", poptorch.load, path, function(o) o:deviceIterations(n) end)
+      assert.truthy(e.message:find(words, 1, true), e.message)
+    end
   end)
 
   it("of strategies, locations and policies come back", function()

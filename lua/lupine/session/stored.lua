@@ -148,17 +148,29 @@ function M.parse(file)
     errors.Exception:is(step) and step.message or tostring(step))
 end
 
+-- Another number of device iterations than was compiled for: no graph of the step
+-- depends on it, its report does.
+local function iterate(file, spec, n)
+  spec.compile.device_iterations, spec.changed = n, true
+  local text = errors.check(file.texts.step, "ValueError", "%s: 'step' is missing", file.path)
+  file.texts.step = text:gsub("^step iterations %-?%d+", ("step iterations %d"):format(n), 1)
+end
+
 --- The step of a file, and what session.open takes with it: its `spec` without
---- tensors, optimizer and seed.
+--- tensors, optimizer and seed. `changed` in it: the file's report is of another loop.
 --- error: ValueError naming the file
 ---@param file lupine.session.File
+---@param iterations integer? of the device in a run, in place of the file's
 ---@return lupine.Step step
 ---@return table spec
-function M.open(file)
+function M.open(file, iterations)
   local spec = M.data(file, "session")
   errors.check(type(spec.compile) == "table", "ValueError", "%s: 'session' says nothing of compile",
     file.path)
   spec.executable = file
+  if iterations and iterations ~= (spec.compile.device_iterations or 1) then
+    iterate(file, spec, iterations)
+  end
   return M.parse(file), spec
 end
 

@@ -27,6 +27,7 @@ local rules = require("poptorch.options.rules")
 local running = require("poptorch.running")
 local session = require("lupine.session")
 local state = require("poptorch.state")
+local simulation = require("poptorch.simulation")
 local stored = require("lupine.session.stored")
 local stored_options = require("poptorch.options.stored")
 
@@ -248,7 +249,11 @@ local function take_traced(s, traced)
 end
 
 local function open(s, file, data, where)
-  local step, spec = stored.open(file)
+  rules.check_counts(s.options, s.training)
+  local step, spec = stored.open(file, s.options.device_iterations)
+  if spec.changed then
+    spec.system.output_slices = simulation.output_slices(s.options)
+  end
   take_traced(s, data.traced)
   local vars, by_name = session.index(step)
   spec.tensors = own.tensors_of(s)
@@ -267,6 +272,20 @@ local function open(s, file, data, where)
   return session.open(step, spec)
 end
 
+-- The inputs' structure for another number of rows in a call.
+local function scaled(d, from, to)
+  if d.kind == "tensor" and from ~= to then
+    local shape = { table.unpack(d.shape) }
+    errors.check(#shape > 0, "AssertionError", "%s: a tensor without dimensions cannot be divided "
+      .. "over %d device iterations", tostring(d.path), to)
+    shape[1] = shape[1] // from * to
+    d.shape = core.Size(shape)
+  end
+  for _, child in ipairs(d) do
+    scaled(child, from, to)
+  end
+end
+
 -- Gives the executor the program of a file whose options it has.
 local function take(s, file, data, where)
   local started = core.host.clock()
@@ -276,6 +295,7 @@ local function take(s, file, data, where)
     opened:close()
     error(e, 0)
   end
+  scaled(data.inputs, data.options.groups[""].device_iterations or 1, s.options.device_iterations)
   s.spec, s.out_spec, s.anchors = data.inputs, data.outputs, data.anchors
   running.install(s, opened, started, ("%s: %s was loaded"):format(where, file.path))
 end

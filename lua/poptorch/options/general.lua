@@ -140,7 +140,8 @@ local function set_cache(self, values, _, row)
 end
 
 return {
-  { name = "deviceIterations", key = "device_iterations", kind = "int", default = 1,
+  { name = "deviceIterations", run_time = true,
+    key = "device_iterations", kind = "int", default = 1,
     doc = "Iterations of the device's loop per call, each with a new batch.",
     effect = "Rows of the schedule per call; the host's overhead is paid once per call." },
   { name = "replicationFactor", key = "replication_factor", kind = "int", default = 1,

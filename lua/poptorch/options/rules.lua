@@ -95,7 +95,11 @@ local function check_period(of, mode, period, iterations)
   end
 end
 
-local function check_counts(options, training)
+--- What must hold of the counts of a call, whatever the model.
+--- error: poptorch.Error naming the options
+---@param options poptorch.Options an executor's own
+---@param training boolean
+function M.check_counts(options, training)
   local di, n = options.device_iterations, options.output_return_period
   if di <= 0 then
     popart_error("batches per step (deviceIterations) must be greater than 0, got %d", di)
@@ -130,7 +134,7 @@ end
 ---@param training boolean
 ---@return table target as M.target
 function M.check_compile(options, training)
-  check_counts(options, training)
+  M.check_counts(options, training)
   options._Popart:validate()
   local offline = options.connection_type == C.Never
   errors.check(not (offline and options.ipu_id), "Error",

@@ -144,7 +144,7 @@ function M.run_time(compiled, edited, where)
   put_back_session(out, compiled, ignored)
   table.sort(ignored)
   if #ignored > 0 then
-    logging.warn("%s: only run-time options act on a compiled program; ignored: %s", where,
+    logging.warn("%s: these options are compiled in, so that they stay: %s", where,
       table.concat(ignored, ", "))
   end
   return out
