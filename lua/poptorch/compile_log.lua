@@ -55,11 +55,26 @@ function M.options(options)
   end
 end
 
+-- The first lines of a program's text, as many as POPTORCH_MAX_GRAPH_LEN says; all
+-- without it, or if it is not above 0.
+local function shortened(text)
+  local most = math.tointeger(tonumber(os.getenv("POPTORCH_MAX_GRAPH_LEN") or ""))
+  local lines = {}
+  for line in text:gmatch("[^\n]+") do
+    lines[#lines + 1] = line
+  end
+  if not most or most <= 0 or #lines <= most then
+    return text
+  end
+  return ("%s\n… and %d lines more (POPTORCH_MAX_GRAPH_LEN=%d)"):format(
+    table.concat(lines, "\n", 1, most), #lines - most, most)
+end
+
 --- The text of what was compiled.
 ---@param session lupine.Session
 function M.program(session)
   if logging.prints_programs or logging.enabled("trace") then
-    logging.debug("the program:\n%s", session.exec:step():text("step"))
+    logging.debug("the program:\n%s", shortened(session.exec:step():text("step")))
   end
 end
 

@@ -264,6 +264,22 @@ describe("poptorch.logging", function()
     assert.same({ false, true, true, true }, found)
   end)
 
+  it("has as many lines of the program as POPTORCH_MAX_GRAPH_LEN says", function()
+    local torch = require("torch")
+    for most, want in pairs({ ["3"] = 3, ["0"] = false, ["x"] = false, ["100000"] = false }) do
+      local text
+      helper.with_env({ POPTORCH_MAX_GRAPH_LEN = most }, function()
+        poptorch.setLogLevel("DEBUG_IR")
+        text = require("spec.helper").logged(function()
+          poptorch.inferenceModel(torch.nn.Linear(2, 2)):compile(torch.ones(2))
+        end)
+      end)
+      local program, more = text:match("the program:\n(.-)\n… and (%d+) lines more")
+      assert.equal(want, program and select(2, program:gsub("[^\n]+", "")) or false)
+      assert.equal(not want, more == nil)
+    end
+  end)
+
   it("draws the progress of compiling on a terminal", function()
     if not program.has_terminal() then
       return
