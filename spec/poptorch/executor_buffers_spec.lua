@@ -20,6 +20,38 @@ local function infer(f, buffers, options)
   return poptorch.inferenceModel(model, options), model
 end
 
+-- A model returns a view of a buffer from a block, and writes the buffer behind it.
+describe("a view of a buffer that is written afterwards", function()
+  it("is read in the block that wrote it, in any strategy", function()
+    local Net = nn.Module:extend("Net")
+    function Net:init()
+      self.fc = nn.Linear(2, 2)
+      self:register_buffer("seen", torch.zeros(3))
+    end
+    function Net:forward(x)
+      local view
+      do
+        local _ <close> = poptorch.Block("a", { ipu_id = 0 })
+        view = self.seen["1:"]
+        self.seen:add_(1)
+        x = self.fc(x)
+      end
+      local _ <close> = poptorch.Block("b", { ipu_id = 1 })
+      return view, poptorch.identity_loss(x, "mean")
+    end
+    for _, strategy in ipairs({ poptorch.ParallelPhasedExecution("a", "b"),
+      poptorch.PipelinedExecution(), poptorch.ShardedExecution() }) do
+      local options = poptorch.Options():outputMode(poptorch.OutputMode.All)
+      options.Training:gradientAccumulation(3)
+      options:setExecutionStrategy(strategy)
+      local net = Net()
+      local trainer = poptorch.trainingModel(net, options)
+      near((trainer(torch.ones(6, 2))), { 1, 1, 2, 2, 3, 3 })
+      trainer:destroy()
+    end
+  end)
+end)
+
 describe("an input changed in place", function()
   it("is changed for the caller after every call", function()
     local f = infer(function(_, x)

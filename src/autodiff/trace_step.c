@@ -80,6 +80,24 @@ static LpStatus add_written_inputs(LpTrace *tr, LpStep *s, LpErr *e)
     return LP_OK;
 }
 
+/* A view whose memory was written since is read once more, after forward: where
+ * it was written, not behind the last block. */
+static void read_where_written(LpTrace *tr, const LpTensor *t)
+{
+    const LpGraph *g = lp_trace_graph(tr);
+    const LpStorage *st = t->st;
+    if (!(st->flags & LP_ST_TRACED)) {
+        const LpTraceVar *v = lp_trace_find(tr, st, NULL);
+        if (!v)
+            return;
+        st = v->standin->st;
+    }
+    LpNodeId node =
+        lp_is_value(st->held) ? g->value[st->held].node : LP_NO_NODE;
+    if (node != LP_NO_NODE)
+        lp_trace_set_origin_id(tr, g->node[node].origin);
+}
+
 /* A captured output may add a variable: all values first, then the table. */
 static LpStatus meet_outputs(LpTrace *tr, LpTensor *const *out, int n, LpErr *e)
 {
@@ -88,6 +106,7 @@ static LpStatus meet_outputs(LpTrace *tr, LpTensor *const *out, int n, LpErr *e)
         before = lp_trace_n_vars(tr);
         for (int i = 0; i < n; i++) {
             LpVal v;
+            read_where_written(tr, out[i]);
             LP_TRY(lp_trace_value(tr, out[i], &v, e));
         }
     } while (before != lp_trace_n_vars(tr));
