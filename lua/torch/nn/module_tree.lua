@@ -336,9 +336,32 @@ return function(Module)
     return setmetatable(out, getmetatable(value) or nil)
   end
 
+  -- A whole tensor once for its memory, whichever view or name of it comes first.
+  local function copy_whole(t, seen)
+    local place = t:numel() > 0 and t:data_ptr()
+    local new = place and seen[place]
+    if not new or new.shape ~= t.shape or new.dtype ~= t.dtype then
+      new = copy_tensor(t)
+    end
+    if place then
+      seen[place] = new
+    end
+    return new
+  end
+
+  -- Buffers that are views of one memory stay so.
+  local function copy_buffer(t, seen)
+    local base = t._base
+    if base and base:is_contiguous() then
+      return copy_whole(base, seen):as_strided(t:size(), t:stride(), t:storage_offset())
+    end
+    return base and copy_tensor(t) or copy_whole(t, seen)
+  end
+
   function copy(value, seen)
     if core.is_tensor(value) then
-      seen[value] = seen[value] or copy_tensor(value)
+      local shared = not core.is_parameter(value) and not value.requires_grad and not value.grad
+      seen[value] = seen[value] or (shared and copy_buffer or copy_tensor)(value, seen)
       return seen[value]
     elseif type(value) == "table" and is_copied(value) then
       return seen[value] or copy_table(value, seen)

@@ -160,6 +160,16 @@ describe("a module", function()
     end)
   end)
 
+  it("deepcopy keeps buffers that are views of one memory so, as PyTorch does", function()
+    local m = nn.Module()
+    m:register_buffer("all", torch.zeros(2, 3))
+    m:register_buffer("first", m.all[0])
+    local copy = m:deepcopy()
+    copy.first:add_(1)
+    assert.same({ { 1, 1, 1 }, { 0, 0, 0 } }, copy.all:tolist())
+    assert.equal(0, m.all:sum():item())
+  end)
+
   it("deepcopy keeps integers and floats apart", function()
     for _ = 1, 20 do -- the order of a table's keys changes
       local m = nn.Module()
