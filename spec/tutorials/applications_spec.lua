@@ -295,7 +295,7 @@ end
 -- A padded batch of 3 events (the last one is padding) among 6 of the nodes.
 local function events(call)
   torch.manual_seed(100 + call)
-  local ids = torch.cat({ torch.randperm(9)[":5"] + 1, torch.zeros({ 1 }, { dtype = torch.int64 }) })
+  local ids = F.pad(torch.randperm(9)[":5"] + 1, { 0, 1 })
   return { ids[torch.none], torch.tensor({ { { 0, 1, 5 }, { 2, 3, 5 }, { 4, 2, 5 } } }),
     torch.tensor({ { 3 * call, 3 * call + 1, 0 } }, { dtype = torch.int32 }), torch.randn(1, 3, 2),
     torch.tensor({ { { true, true, false }, { true, true, false } } }),
@@ -372,7 +372,8 @@ local NBFNet = nn.Module:extend("NBFNet")
 function NBFNet:init(dim, relations, nodes)
   self.nodes = nodes
   self.query = nn.Embedding(relations, dim)
-  self.layers = nn.ModuleList({ Relational(dim, relations, false), Relational(dim, relations, true) })
+  self.layers = nn.ModuleList({ Relational(dim, relations, false),
+    Relational(dim, relations, true) })
   self.mlp = nn.Sequential(nn.Linear(2 * dim, 2 * dim), nn.ReLU(), nn.Linear(2 * dim, 1))
   for _, layer in ipairs({ self.layers[1], self.layers[2] }) do
     layer:register_forward_hook(function(_, _, outs)
@@ -429,16 +430,18 @@ describe("neural Bellman-Ford networks", function()
     local net = NBFNet(4, 3, 6)
     local function data(call)
       torch.manual_seed(call)
-      return { torch.cat({ torch.randint(0, 6, { 3, 10, 2 }), torch.randint(0, 3, { 3, 10, 1 }) }, 2),
+      local ends, kinds = torch.randint(0, 6, { 3, 10, 2 }), torch.randint(0, 3, { 3, 10, 1 })
+      return { torch.cat({ ends, kinds }, 2),
         torch.tensor({ { 1, 2, 0 }, { 3, 5, 4 }, { 1, 0, 0 } }), torch.randint(0, 6, { 3, 3, 4 }),
         torch.randint(0, 3, { 3, 3 }) }
     end
     local options = poptorch.Options()
     options:setExecutionStrategy(poptorch.PipelinedExecution(
       poptorch.Stage("preprocessing", "layer1"), poptorch.Stage("layer2", "prediction")))
-    local trainer = trains(net, { micro = 3, rows = 1, options = options, optimizer = function(optim, m)
+    local function adam(optim, m)
       return optim.Adam(m:parameters(), { lr = 0.01, eps = 1e-3 })
-    end }, data)
+    end
+    local trainer = trains(net, { micro = 3, rows = 1, options = options, optimizer = adam }, data)
     trainer:destroy()
   end)
 end)
