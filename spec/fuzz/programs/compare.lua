@@ -194,6 +194,30 @@ local function infers(plan, ours, theirs, i, report)
   compare_lists(plan, got, want, ("inference %d"):format(i), report)
 end
 
+-- Calls of an inference model, the model in evaluation or training mode.
+local function only_infers(plan, report)
+  local ours, theirs = program.net(plan):train(plan.rate), program.net(plan):train(plan.rate)
+  local model = poptorch.inferenceModel(ours, program.options(plan, false))
+  local _ <close> = torch.no_grad()
+  for i = 1, plan.calls do
+    local data, results, at = { program.data(plan, i, rows_of(plan)) }, {}, 0
+    for d = 1, plan.iterations do
+      results[d] = { {} }
+      for replica = 1, plan.replicas do
+        results[d][1][replica] = (forward(plan, theirs, data, at))
+        at = at + plan.rows
+      end
+    end
+    local want = {}
+    for k = 1, #results[1][1][1] do
+      want[k] = gathered(plan, results, k)
+    end
+    local got = flat({ model(program.arguments(plan, table.unpack(data))) }, {})
+    compare_lists(plan, got, want, ("call %d"):format(i), report)
+  end
+  model:destroy()
+end
+
 --- Runs the program of a seed on the host and on the device.
 ---@param seed integer
 ---@param folder string for files
@@ -205,6 +229,10 @@ function M.run(seed, folder)
     if text then
       found[#found + 1] = text
     end
+  end
+  if not plan.training then
+    only_infers(plan, report)
+    return found, plan
   end
   local ours, theirs = program.net(plan), program.net(plan)
   local optimizer = program.optimizer(plan, torch, theirs:parameters())

@@ -1,10 +1,11 @@
 --- More steps of random programs (steps.lua): reductions, forms of layers, results
 --- that are somebody else's memory, functions with gradients of their own.
 local nn = require("torch.nn")
+local poptorch = require("poptorch")
 local torch = require("torch")
 local F = require("torch.nn.functional")
 
-local M = { alone = {}, loose = {} }
+local M = { alone = {}, loose = {}, inference = {} }
 local steps = {}
 M.steps = steps
 
@@ -312,6 +313,47 @@ function steps.shared_buffer(_, width)
   end), width
 end
 M.alone.shared_buffer = true
+
+-- ---- in inference only ------------------------------------------------------------
+
+function steps.host(r, width)
+  local two, id = r:chance(0.5), "half_of_" .. r:int(0, 1 << 20)
+  return step(function(m, x, pass)
+    local y, z = m.op(x, pass.ids)
+    return two and x + y or y * 2 + z
+  end, function(m)
+    m.op = poptorch.CPU(function(x, ids)
+      return x * 0.5 + 0.25, x + ids:sum()
+    end, id)
+  end), width
+end
+M.inference.host = true
+
+function steps.for_loop(r, width)
+  local rounds = r:int(1, 5)
+  return step(function(m, x)
+    local out = poptorch.for_loop(rounds, function(y, n)
+      return m.fc(y):tanh(), n + 1
+    end, { x, torch.zeros(1) })
+    return out[1] + out[2]
+  end, function(m)
+    m.fc = nn.Linear(width, width)
+  end), width
+end
+M.inference.for_loop = true
+
+function steps.cond(_, width)
+  return step(function(m, x, pass)
+    return poptorch.cond(pass.ids:sum():gt(9), function(y)
+      return m.fc(y)
+    end, { x }, function(y, ids)
+      return y + ids:sum()
+    end, { x, pass.ids })[1]
+  end, function(m)
+    m.fc = nn.Linear(width, width)
+  end), width
+end
+M.inference.cond = true
 
 steps.input_written = plain(function(x, pass)
   if rawequal(x, pass.x) then -- else a gradient may need what it was

@@ -10,7 +10,7 @@ local F = require("torch.nn.functional")
 
 local M = {}
 
-for _, field in ipairs({ "steps", "alone", "loose" }) do
+for _, field in ipairs({ "steps", "alone", "loose", "inference" }) do
   for name, value in pairs(further[field]) do
     catalogue[field][name] = value
   end
@@ -44,10 +44,11 @@ end
 
 -- ---- modules ----------------------------------------------------------------------
 
-local function names_of(alone)
+local function names_of(plan)
   local list = {}
   for name in pairs(catalogue.steps) do
-    if not (alone and catalogue.alone[name]) then
+    if not (plan.replicas > 1 and catalogue.alone[name])
+      and not (plan.training and catalogue.inference[name]) then
       list[#list + 1] = name
     end
   end
@@ -194,11 +195,15 @@ function M.plan(seed)
     between = r:pick({ "nothing", "nothing", "device", "state", "optimizer", "weights" }),
     locations = r:pick({ "chip", "chip", "dram", "sharded" }), scaling = r:pick({ 1.0, 1.0, 64.0 }),
     inference = r:chance(0.3), rate = r:chance(0.3) }
+  plan.training = r:chance(0.7)
   place(r, plan)
-  if plan.strategy == "pipelined" then
+  if not plan.training then
+    plan.accumulation, plan.stored = 1, "no"
+    plan.iterations = math.max(plan.iterations, plan.stages or 1)
+  elseif plan.strategy == "pipelined" then
     plan.accumulation = math.max(plan.accumulation, 2 * plan.stages - 1)
   end
-  plan.choice = names_of(plan.replicas > 1)
+  plan.choice = names_of(plan)
   if plan.rows == 1 then -- no variance in batch normalisation
     plan.rows = 2
   end
@@ -232,14 +237,15 @@ function M.options(plan, training)
   else
     o:outputMode(poptorch.OutputMode[plan.mode])
   end
+  local s = (training or plan.strategy == "pipelined" or plan.strategy == "sharded")
+    and strategy(plan)
+  if s then
+    o:setExecutionStrategy(s)
+  end
   if training then
     o.Training:gradientAccumulation(plan.accumulation)
     o.Training:accumulationAndReplicationReductionType(
       poptorch.ReductionType[plan.reduction])
-    local s = strategy(plan)
-    if s then
-      o:setExecutionStrategy(s)
-    end
     if plan.checkpoints then
       o._Popart:set("autoRecomputation", 1)
     end
@@ -256,7 +262,8 @@ end
 --- near 0 does not decide by its rounding.
 function M.optimizer(plan, of, parameters, lr)
   local optim, kind = of.optim, plan.optimizer
-  local keywords = { lr = lr or 0.05 }
+  local keywords = { lr = (lr or 0.05) / (plan.loss == "nll" and plan.rows or 1)
+    / (plan.reduction == "Sum" and plan.accumulation * plan.replicas or 1) }
   if kind == "momentum" then
     keywords.momentum = 0.9
   elseif kind == "SGD" then
@@ -297,10 +304,10 @@ end
 
 --- The plan as a line.
 function M.describe(plan)
-  return ("seed %d: %s | rows %d x %d accumulated x %d iterations x %d replicas, %s, %s, %s, "
+  return ("seed %d%s: %s | rows %d x %d accumulated x %d iterations x %d replicas, %s, %s, %s, "
     .. "%s, %s, stored %s%s%s, %s, %s, results %s, between %s, scaling %g%s")
-    :format(plan.seed, table.concat(plan.names or {}, " "), plan.rows, plan.accumulation,
-    plan.iterations, plan.replicas, plan.mode, plan.strategy, plan.optimizer,
+    :format(plan.seed, plan.training and "" or " (inference)", table.concat(plan.names or {}, " "),
+    plan.rows, plan.accumulation, plan.iterations, plan.replicas, plan.mode, plan.strategy, plan.optimizer,
     plan.loss, plan.reduction, plan.stored, plan.checkpoints and ", recomputation" or "",
     plan.rate and ", new rate" or "", plan.locations, plan.arguments, plan.results, plan.between,
     plan.scaling, plan.groups and ", groups" or "")

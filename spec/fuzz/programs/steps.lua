@@ -5,14 +5,15 @@
 ---
 --- Rows do not see one another, but where a step says so: then only micro-batches
 --- in the same order give the same numbers. `alone[name]`: not with replicas,
---- whose buffers differ. `loose[name]`: rounds to half precision.
+--- whose buffers differ. `loose[name]`: rounds to half precision. `inference[name]`:
+--- not in training.
 local control = require("lupine.control")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
 local torch = require("torch")
 local F = require("torch.nn.functional")
 
-local M = { alone = {}, loose = {} }
+local M = { alone = {}, loose = {}, inference = {} }
 local steps = {}
 M.steps = steps
 
