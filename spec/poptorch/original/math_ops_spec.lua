@@ -299,4 +299,78 @@ describe("math_ops_test", function()
       end, { (torch.randn(10) * 5):to(dtype) })
     end
   end)
+
+  it("test_bincount_error", function()
+    local model = device.infer(torch.bincount)
+    local _, e = pcall(model, torch.randint(0, 8, { 7 }))
+    assert.matches("minlength", e.message, 1, true)
+  end)
+
+  it("test_big_constant_arrays_sliced", function()
+    for _, dtype in ipairs({ torch.float32, torch.int32 }) do
+      infer(function(x)
+        local rows = {}
+        for row = 1, 3 do
+          rows[row] = {}
+          for i = 1, 49 do
+            rows[row][i] = (i * i * 6421 + row * 977) % 245232 - 2425
+          end
+        end
+        return x * torch.tensor(rows, { dtype = dtype })[0]
+      end, { (torch.randn(1) * 3):to(dtype) })
+    end
+  end)
+
+  it("test_addcdiv", function()
+    for _, shapes in ipairs({ { { 3, 1 }, { 3, 1 }, { 3, 1 } }, { { 1, 3 }, { 3, 1 }, { 1, 3 } },
+      { { 5, 3 }, { 5, 1 }, { 1, 3 } }, { { 1 }, { 3, 1 }, { 2 } } }) do
+      for _, scale in ipairs({ 0.35, 4.91, 12.0, -0.53, -3.45, -9.0, 0.0 }) do
+        infer(function(a, b, c)
+          return torch.addcdiv(a, b, c, { value = scale })
+        end, { torch.randn(shapes[1]), torch.randn(shapes[2]), torch.randn(shapes[3]) })
+      end
+    end
+  end)
+
+  it("test_cross_shape", function()
+    for _, shape in ipairs({ { 3, 4, 5, 6 }, { 4, 3, 5, 6 }, { 4, 5, 3, 6 }, { 4, 5, 6, 3 },
+      { 6, 3, 3, 5 } }) do
+      both(torch.cross, { torch.randn(shape), torch.randn(shape) })
+    end
+  end)
+
+  it("test_cross_axis", function()
+    for axis = 0, 3 do
+      both(function(x, y)
+        return torch.cross(x, y, axis)
+      end, { torch.randn(3, 3, 3, 3), torch.randn(3, 3, 3, 3) })
+    end
+  end)
+
+  it("test_var_std", function()
+    for _, name in ipairs({ "var", "var_mean", "std", "std_mean" }) do
+      for _, params in ipairs({ { false }, { { 0, 1, -1 }, true } }) do
+        infer(function(x)
+          return torch[name](x, table.unpack(params))
+        end, { torch.randn(3, 4, 5) })
+      end
+    end
+  end)
+
+  it("test_argsort", function()
+    for axis = 0, 3 do
+      for _, descending in ipairs({ true, false }) do
+        infer(function(x)
+          return torch.argsort(x, { dim = axis, descending = descending })
+        end, { torch.randn(3, 4, 5, 5) })
+      end
+    end
+  end)
+
+  it("test_reciprocal_intergral_input", function()
+    infer(function(sizes)
+      local ratio = 896 / torch.amax(sizes):unsqueeze(-1)
+      return ratio, ratio * sizes
+    end, { torch.randint(256, { 640, 480 }) })
+  end)
 end)

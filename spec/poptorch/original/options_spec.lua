@@ -446,4 +446,33 @@ describe("options_test", function()
     assert.matches("^Options%(", text)
     contains(text, "replication_factor=4")
   end)
+
+  -- POPTORCH_DEFAULT_OPTIONS set to this text gives what `set` sets.
+  local function same_default(text, set)
+    local plain, opts = tostring(Options()), Options()
+    set(opts)
+    helper.with_env({ POPTORCH_DEFAULT_OPTIONS = text }, function()
+      local given = tostring(Options())
+      assert.are_not.equal(plain, given)
+      assert.equal(tostring(opts), given)
+    end)
+  end
+
+  it("test_dotted_access", function()
+    same_default('{"Precision.enableFloatingPointExceptions":true}', function(opts)
+      opts.Precision:enableFloatingPointExceptions(true)
+    end)
+  end)
+
+  it("test_enum_conversion", function()
+    same_default('{"connectionType":"ConnectionType.OnDemand"}', function(opts)
+      opts:connectionType(poptorch.ConnectionType.OnDemand)
+    end)
+  end)
+
+  it("test_setting_popart_options", function()
+    same_default('{"_Popart.set":["saveInitializersToFile", "my_file.onnx"]}', function(opts)
+      opts._Popart:set("saveInitializersToFile", "my_file.onnx")
+    end)
+  end)
 end)

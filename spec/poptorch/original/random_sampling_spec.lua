@@ -230,6 +230,15 @@ describe("pyg_torch_scatter_test", function()
     end
   end)
 
+  it("test_scatter_overloads", function()
+    torch.manual_seed(0)
+    for _, shape in ipairs({ { 5 }, { 2, 5 }, { 2, 5, 5 } }) do
+      for _, name in ipairs({ "scatter_max", "scatter_min", "scatter_mul" }) do
+        both(scatter[name], torch.rand(shape), torch.randint(3, shape))
+      end
+    end
+  end)
+
   it("test_scatter_add_zeros_optimized", function()
     both(scatter.scatter_add, SRC, torch.tensor({ 0, 1, 0, 1, 1, 3 }))
   end)
