@@ -140,6 +140,18 @@ describe("arguments", function()
     end)
   end)
 
+  it("are lists or dictionaries, by names", function()
+    local f = infer(function(_, t)
+      return t[1] or t.a
+    end)
+    raises("Error", "t: a table is a list or a dictionary, not both", function()
+      f({ vec(1), a = vec(2) })
+    end)
+    raises("Error", "t: a dictionary's keys are strings, not bool", function()
+      f({ [true] = vec(1) })
+    end)
+  end)
+
   it("in lists must have the length that was compiled", function()
     local f = infer(function(_, t)
       return t[1] + t[2]

@@ -166,14 +166,32 @@ describe("poptorch.Options", function()
   end)
 
   it("tells that a period is ignored without EveryN", function()
-    local log
-    poptorch.setLogLevel("INFO")
-    log = require("spec.helper").logged(function()
-      opts:outputMode(poptorch.OutputMode.All, 5)
-    end)
-    poptorch.setLogLevel("WARN")
-    assert.matches("output_return_period 5 is ignored", log, 1, true)
+    local O = poptorch.OutputMode
+    local function logged(...)
+      local given = table.pack(...)
+      poptorch.setLogLevel("INFO")
+      local log = require("spec.helper").logged(function()
+        opts:outputMode(table.unpack(given, 1, given.n))
+      end)
+      poptorch.setLogLevel("WARN")
+      return log
+    end
+    assert.matches("output_return_period 5 is ignored", logged(O.All, 5), 1, true)
     assert.equal(1, opts.output_return_period)
+    for _, quiet in ipairs({ { O.All }, { O.All, 1 }, { O.EveryN, 3 } }) do
+      assert.equal("", logged(table.unpack(quiet)))
+    end
+  end)
+
+  it("switches on what is called without a value", function()
+    for setter, key in pairs({ autoRoundNumIPUs = "auto_round_num_ipus",
+      broadcastBuffers = "broadcast_buffers",
+      relaxOptimizerAttributesChecks = "relax_optimizer_checks",
+      showCompilationProgressBar = "show_compilation_progress_bar" }) do
+      opts[setter](opts, false)
+      assert.is_false(opts[key])
+      assert.is_true(opts[setter](opts)[key])
+    end
   end)
 
   it("seeds the host's random numbers when it is given a seed", function()

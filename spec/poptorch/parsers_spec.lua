@@ -63,6 +63,12 @@ describe("objects of a user's class", function()
       true)
     e = helper.raises("Error", model, tensor(1.0), tensor(1.0))
     assert.matches("pair: compiled for Pair, got a tensor", e.message)
+    local Twin = class.new("Twin")
+    Twin.init = Pair.init
+    poptorch.registerCustomArgParser(Twin, PairParser())
+    e = helper.raises("Error", model, Twin(tensor(1.0), tensor(2.0)), tensor(1.0))
+    assert.matches("pair: compiled for Pair, got Twin", e.message)
+    poptorch.registerCustomArgParser(Twin, nil)
   end)
 
   it("may be of a class that extends it, or of any metatable", function()
