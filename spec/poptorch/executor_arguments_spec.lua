@@ -321,18 +321,29 @@ describe("a misspelt name next to a right one", function()
   end)
 end)
 
-describe("integers that the device can not hold", function()
-  it("are warned of", function()
-    local said = {}
-    local logging = require("poptorch.logging")
-    local warn = logging.warn
-    logging.warn = function(...)
-      said[#said + 1] = string.format(...)
-    end
+describe("numbers that the device can not hold", function()
+  local function logged(value, dtype)
     local model = poptorch.inferenceModel(nn.Identity())
-    local ok = pcall(model, torch.tensor({ 1 << 40 }))
-    logging.warn = warn
-    assert.is_true(ok)
-    assert.matches("do not fit in int32", table.concat(said, "\n"))
+    return helper.logged(function()
+      model(torch.tensor({ 1, value }, { dtype = dtype }))
+    end)
+  end
+
+  it("are warned of", function()
+    for _, i in ipairs({ 1 << 40, 1 << 31, -(1 << 31) - 1 }) do
+      assert.matches("do not fit in int32", logged(i, torch.int64))
+    end
+    for _, x in ipairs({ 1e39, -1e39 }) do
+      assert.matches("do not fit in float32", logged(x, torch.float64))
+    end
+  end)
+
+  it("are none at the ends of their range, nor where they are infinite", function()
+    for _, i in ipairs({ (1 << 31) - 1, -(1 << 31), 0 }) do
+      assert.not_matches("do not fit", logged(i, torch.int64))
+    end
+    for _, x in ipairs({ math.huge, -math.huge, 3e38, -3e38 }) do
+      assert.not_matches("do not fit", logged(x, torch.float64))
+    end
   end)
 end)

@@ -111,6 +111,9 @@ describe("conformance of arguments and results", function()
     for _, once in ipairs({ "requires a gradient", "not contiguous" }) do
       assert.equal(1, select(2, log:gsub(once, "")))
     end
+    assert.not_matches("input", helper.logged(function()
+      infer(f.forward)(x:detach())
+    end))
   end)
 
   it("ARG13 results keep their structure", function()

@@ -217,7 +217,11 @@ describe("conformance of executors", function()
 
   it("EXE20 loads a state dictionary onto the device", function()
     local model = poptorch.inferenceModel(Net())
-    near((model(torch.ones(1, 1))), { { 1 } })
+    model:load_state_dict({ ["fc.weight"] = torch.tensor({ { 2.0 } }) }, false) -- not compiled
+    near((model(torch.ones(1, 1))), { { 2 } })
+    model:detachFromDevice()
+    model:load_state_dict({ ["fc.weight"] = torch.tensor({ { 3.0 } }) }, false)
+    near((model(torch.ones(1, 1))), { { 3 } })
     local result = model:load_state_dict({ ["fc.weight"] = torch.tensor({ { 4.0 } }),
       other = torch.ones(1) }, false)
     assert.same({ { "fc.bias" }, { "other" } }, { result.missing_keys, result.unexpected_keys })
