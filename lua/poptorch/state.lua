@@ -6,6 +6,7 @@
 --- check_optimizer(where): finds that, raises for what cannot be taken over;
 --- state_name(optimizer, name): what it calls a compiled state, nil for one that
 --- is the device's alone.
+local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
@@ -15,12 +16,16 @@ local whole = require("poptorch.whole")
 
 local M = {}
 
--- An entry of a state dict in the form of a state. The count of updates, which
--- state dicts have for each replica group, is one for all of them.
-local function fit(value, room)
+-- The entry `key` of a state dict in the form of a state. The count of updates,
+-- which state dicts have for each replica group, is one for all of them.
+local function fit(value, room, key)
+  errors.check(core.is_tensor(value), "TypeError", "load_state_dict: '%s' is %s, no tensor", key,
+    check.describe(value))
   if room:dim() == 0 and value:dim() > 0 then
     value = value:reshape(-1)[0]
   end
+  errors.check(value:numel() == room:numel(), "RuntimeError",
+    "load_state_dict: '%s' has %d elements, the model's has %d", key, value:numel(), room:numel())
   return value:reshape(room.shape)
 end
 
@@ -34,9 +39,7 @@ local function take_loaded(optimizer, param, name, key)
   end
   loaded[key] = nil
   local t = optimizer:state_tensor(param, name)
-  errors.check(t:dim() == 0 or t:numel() == value:numel(), "RuntimeError",
-    "load_state_dict: '%s' has %d elements, the model's has %d", key, value:numel(), t:numel())
-  t:copy_(fit(value, t))
+  t:copy_(fit(value, t, key))
   return true
 end
 
@@ -261,17 +264,18 @@ function Link:write(loaded)
     self.s.check_optimizer("load_state_dict")
     self.states = entries(self.s)
   end
+  local fitting = {}
   for key, value in pairs(loaded) do
     local entry = self.states[key]
     if entry then
-      entry.tensor:copy_(fit(value, entry.tensor))
-      if session then
-        session.exec:write(entry.index, entry.tensor)
-      end
+      fitting[entry] = fit(value, entry.tensor, key)
     end
   end
-  if session then
-    session:upload_hypers()
+  for entry, value in pairs(fitting) do -- all fit
+    entry.tensor:copy_(value)
+    if session then
+      session.exec:write(entry.index, entry.tensor)
+    end
   end
 end
 

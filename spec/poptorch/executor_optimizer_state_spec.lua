@@ -132,6 +132,30 @@ describe("load_state_dict", function()
     end
   end)
 
+  it("refuses states of another size, before and after compiling, and changes nothing", function()
+    local optimizer, run = wrap("Adam", { lr = 0.1 })
+    run(2)
+    local good = optimizer:state_dict()
+    for class, value in pairs({ RuntimeError = torch.zeros(3), TypeError = 5 }) do
+      local d = { ipu_state = {}, ipu_param = good.ipu_param, state = good.state,
+        param_groups = good.param_groups }
+      for key in pairs(good.ipu_state) do
+        d.ipu_state[key] = torch.zeros_like(good.ipu_state[key])
+      end
+      d.ipu_state.Accl1___w = value
+      raises(class, "Accl1___w", function()
+        optimizer:load_state_dict(d)
+      end)
+      near(optimizer:state_dict().ipu_state.Accl2___w, good.ipu_state.Accl2___w)
+      near(optimizer:state_dict().ipu_state.Step___w, 2)
+      local later, _, _, model = wrap("Adam", { lr = 0.1 })
+      later:load_state_dict(d)
+      raises(class, "Accl1___w", function()
+        model:compile(torch.ones(2))
+      end)
+    end
+  end)
+
   it("refuses an empty dictionary and one of PyTorch", function()
     local optimizer = wrap("Adam", {})
     raises("RuntimeError", "empty", function()
