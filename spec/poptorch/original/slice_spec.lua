@@ -225,6 +225,14 @@ describe("a slice that starts where a tensor says", function()
     end
   end)
 
+  it("is what a slice from a tensor of the model is told to be", function()
+    local model = device.infer(function(x, s)
+      return x[torch.slice(s, s + 2)]
+    end)
+    assert.matches("poptorch.dynamic_slice(x, dim, start, size, step)",
+      raises("Error", model, torch.ones(6), torch.tensor({ 3 })).message, 1, true)
+  end)
+
   it("is for inference", function()
     for _, f in ipairs({
       function(x, e) return poptorch.dynamic_slice(x, 0, e, 4, 1) end,

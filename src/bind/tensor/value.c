@@ -238,6 +238,13 @@ static bool slice_bound(lua_State *L, int i, int64_t *v)
     if (lua_isnoneornil(L, i) || lp_is_none(L, i))
         return false;
     LpTensor *t = lp_to_tensor(L, i);
+    if (t && t->st->flags & LP_ST_TRACED)
+        lp_raise(L, LP_E_UNTRACED,
+                 "torch.slice(): argument %d is a traced tensor, whose value "
+                 "is known when the program runs: "
+                 "poptorch.dynamic_slice(x, dim, start, size, step) takes one "
+                 "as its start",
+                 i);
     if (t && lp_dtype_kind(t->dtype) == LP_KIND_INT &&
         lp_tensor_numel(t) == 1) {
         *v = lp_scalar_i(lp_scalar_load(t->dtype, lp_read_tensor(L, t)));
