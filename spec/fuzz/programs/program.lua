@@ -306,9 +306,10 @@ end
 function M.describe(plan)
   return ("seed %d%s: %s | rows %d x %d accumulated x %d iterations x %d replicas, %s, %s, %s, "
     .. "%s, %s, stored %s%s%s, %s, %s, results %s, between %s, scaling %g%s")
-    :format(plan.seed, plan.training and "" or " (inference)", table.concat(plan.names or {}, " "),
-    plan.rows, plan.accumulation, plan.iterations, plan.replicas, plan.mode, plan.strategy, plan.optimizer,
-    plan.loss, plan.reduction, plan.stored, plan.checkpoints and ", recomputation" or "",
+    :format(plan.seed, plan.training and "" or " (inference)",
+    table.concat(plan.names or {}, " "), plan.rows, plan.accumulation, plan.iterations,
+    plan.replicas, plan.mode, plan.strategy, plan.optimizer, plan.loss, plan.reduction,
+    plan.stored, plan.checkpoints and ", recomputation" or "",
     plan.rate and ", new rate" or "", plan.locations, plan.arguments, plan.results, plan.between,
     plan.scaling, plan.groups and ", groups" or "")
 end
