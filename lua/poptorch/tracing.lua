@@ -423,6 +423,7 @@ end
 function M.trace(s, spec, tensors)
   local trace = core.trace()
   trace:tolerate()
+  trace:narrow()
   exclude(trace, s.options)
   s.calls, s.call_owners = {}, {}
   local assigner = placement.Assigner(s.options.execution_strategy)

@@ -294,6 +294,8 @@ static LpStatus check_out(const LpOp *op, const LpArg *in, int n_in,
         return LP_OK;
     if (op->flags & LP_OPF_COINS)
         return LP_OK;
+    if (from == LP_I64 && t->dtype == LP_I32 && lp_trace_is_narrow())
+        return LP_OK;
     LP_FAIL_IF(!casts && t->dtype != from, e, LP_E_RUNTIME,
                "%s: Expected out tensor to have dtype %s, but got %s instead",
                op->name, lp_dtype_name(from), lp_dtype_name(t->dtype));

@@ -145,6 +145,19 @@ void lp_trace_tolerate(LpTrace *tr)
     tr->tolerant = true;
 }
 
+void lp_trace_narrow(LpTrace *tr)
+{
+    tr->narrow = true;
+}
+
+bool lp_trace_is_narrow(void)
+{
+    const LpTrace *tr = current;
+    while (tr && !tr->narrow)
+        tr = tr->outer;
+    return tr != NULL;
+}
+
 const char *lp_trace_refused(const LpTrace *tr)
 {
     return tr->refused.n > 0 ? tr->refused.p : "";

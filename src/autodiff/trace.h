@@ -63,6 +63,10 @@ void lp_trace_guard_captured(LpTrace *tr);
  * failing, so that all of them can be told at once. A trace that noted one
  * makes no step. */
 void lp_trace_tolerate(LpTrace *tr);
+/* The inputs were narrowed from int64 to int32 for a device that lacks int64:
+ * an int64 result may be written into them with out=. */
+void lp_trace_narrow(LpTrace *tr);
+bool lp_trace_is_narrow(void); /* the current trace, or one around it */
 /* Lines of "file:line: why" in order, "" if there are none; borrowed until the
  * trace records on. */
 const char *lp_trace_refused(const LpTrace *tr);

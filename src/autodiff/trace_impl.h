@@ -17,6 +17,7 @@ struct LpTrace {
     LpOrigin origin;
     LpOriginId origin_id; /* 0: to be interned */
     bool guarded;         /* captured tensors may not be written */
+    bool narrow;          /* see lp_trace_narrow */
     bool tolerant;        /* what cannot be compiled is noted: */
     LpBuf refused;        /* a line each, the last one from `last` on */
     size_t last;

@@ -242,11 +242,16 @@ describe("other_ops_test", function()
 
   it("test_bucketize_inplace", function()
     local boundaries = torch.tensor({ 1, 5, 7, 8, 10 }, { dtype = torch.int32 })
-    -- an int64 out is int32 on the device, which no int64 result goes to
-    infer(function(x, b, out)
-      return torch.bucketize(x, b, { out_int32 = true, out = out })
-    end, { torch.tensor({ { 2, 5, 10 }, { 6, 8, 3 } }, { dtype = torch.int32 }), boundaries,
-      torch.zeros({ 2, 3 }, { dtype = torch.int32 }) })
+    local x = torch.tensor({ { 2, 5, 10 }, { 6, 8, 3 } }, { dtype = torch.int32 })
+    for _, narrow in ipairs({ true, false }) do
+      local function bucketize(y, b, out)
+        return torch.bucketize(y, b, { out_int32 = narrow, out = out })
+      end
+      local out = torch.zeros({ 2, 3 }, { dtype = narrow and torch.int32 or torch.int64 })
+      infer(bucketize, { x, boundaries, out })
+      device.infer(bucketize)(x, boundaries, out)
+      assert.same({ { 1, 1, 4 }, { 2, 3, 1 } }, out:tolist())
+    end
   end)
 end)
 

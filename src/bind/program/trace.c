@@ -291,6 +291,13 @@ static int trace_step(lua_State *L)
     return 2;
 }
 
+/* trace:narrow(): int64 inputs came as int32, see lp_trace_narrow */
+static int trace_narrow(lua_State *L)
+{
+    lp_trace_narrow(check_trace(L));
+    return 0;
+}
+
 /* trace:tolerate(): what cannot be compiled is noted, see refused */
 static int trace_tolerate(lua_State *L)
 {
@@ -332,6 +339,7 @@ static const luaL_Reg trace_methods[] = {{"declare", trace_declare},
                                          {"step", trace_step},
                                          {"knows", trace_knows},
                                          {"convolutions", trace_convolutions},
+                                         {"narrow", trace_narrow},
                                          {"tolerate", trace_tolerate},
                                          {"refused", trace_refused},
                                          {NULL, NULL}};
