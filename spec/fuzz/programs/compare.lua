@@ -25,6 +25,9 @@ local function forward(plan, net, data, at)
   local part = {}
   for i = 1, 3 do
     part[i] = data[i]:narrow(0, at, plan.rows):clone()
+    if part[i].dtype == torch.float64 then -- which the device has as float32
+      part[i] = part[i]:float()
+    end
   end
   local out = { net(program.arguments(plan, table.unpack(part))) }
   local loss = plan.results == "list" and out[1][2][1]
@@ -186,8 +189,8 @@ local function infers(plan, ours, theirs, i, report)
   local model = poptorch.inferenceModel(ours, options)
   local got = flat({ model(arguments()) }, {})
   model:destroy()
-  local twin = theirs:deepcopy()
-  local want = flat({ twin(arguments()) }, {})
+  local data = { program.data(plan, 1000 + i, plan.rows) }
+  local want = (forward(plan, theirs:deepcopy(), data, 0))
   plan.blocks = blocks
   ours:train()
   theirs:train()

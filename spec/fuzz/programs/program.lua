@@ -196,6 +196,7 @@ function M.plan(seed)
     locations = r:pick({ "chip", "chip", "dram", "sharded" }), scaling = r:pick({ 1.0, 1.0, 64.0 }),
     inference = r:chance(0.3), rate = r:chance(0.3) }
   plan.training = r:chance(0.7)
+  plan.form = r:pick({ "plain", "plain", "transposed", "parts", "expanded", "narrow", "aliases" })
   place(r, plan)
   if not plan.training then
     plan.accumulation, plan.stored = 1, "no"
@@ -286,10 +287,24 @@ function M.optimizer(plan, of, parameters, lr)
   return class(parameters, keywords)
 end
 
---- The data of call i, n rows: x, ids, target.
+--- The data of call i, n rows: x, ids, target; in memory of its own and in order, or
+--- in forms that a script gives as well.
 function M.data(plan, i, n)
   torch.manual_seed(plan.seed * 31 + i)
-  return torch.randn(n, plan.width), torch.randint(0, 7, { n, 3 }), torch.randint(0, 3, { n })
+  local x, ids = torch.randn(n, plan.width), torch.randint(0, 7, { n, 3 })
+  local target = torch.randint(0, 3, { n })
+  if plan.form == "transposed" then
+    return x:t():contiguous():t(), ids:flip(1), target
+  elseif plan.form == "parts" then -- of larger tensors
+    return torch.cat({ x, x }, 1)[{ torch.slice(), torch.slice(1, plan.width + 1) }], ids, target
+  elseif plan.form == "expanded" then
+    return x, ids[":, :1"]:expand(-1, 3), target[":1"]:expand(n)
+  elseif plan.form == "narrow" then
+    return x:double(), ids:to(torch.int32), target
+  elseif plan.form == "aliases" then -- two inputs in one memory
+    return x, ids % 3, (ids % 3)[":, 1"]
+  end
+  return x, ids, target
 end
 
 --- The arguments of forward for these.
@@ -305,12 +320,12 @@ end
 --- The plan as a line.
 function M.describe(plan)
   return ("seed %d%s: %s | rows %d x %d accumulated x %d iterations x %d replicas, %s, %s, %s, "
-    .. "%s, %s, stored %s%s%s, %s, %s, results %s, between %s, scaling %g%s")
+    .. "%s, %s, stored %s%s%s, %s, %s, %s, results %s, between %s, scaling %g%s")
     :format(plan.seed, plan.training and "" or " (inference)",
     table.concat(plan.names or {}, " "), plan.rows, plan.accumulation, plan.iterations,
     plan.replicas, plan.mode, plan.strategy, plan.optimizer, plan.loss, plan.reduction,
     plan.stored, plan.checkpoints and ", recomputation" or "",
-    plan.rate and ", new rate" or "", plan.locations, plan.arguments, plan.results, plan.between,
+    plan.rate and ", new rate" or "", plan.locations, plan.arguments, plan.form, plan.results, plan.between,
     plan.scaling, plan.groups and ", groups" or "")
 end
 
