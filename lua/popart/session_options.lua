@@ -6,8 +6,8 @@
 --- what PopTorch adds to them. Groups are written with a point:
 --- "automaticLossScalingSettings.enabled".
 local check = require("lupine.base.check")
+local engine_options = require("lupine.engine_options")
 local errors = require("lupine.base.errors")
-local reports = require("lupine.session.reports")
 local tables = require("lupine.base.tables")
 
 local M = {}
@@ -255,12 +255,7 @@ function M.note(values, program, note)
   end
   note_recomputation(values.autoRecomputation, program.training, note)
   note_libraries(values, program, note)
-  for _, key in ipairs(tables.keys(program.engine)) do
-    if not reports.ENGINE[key] then
-      note(("engine option '%s'"):format(key),
-        "the simulated engine has debug.allowOutOfMemory and some of autoReport only")
-    end
-  end
+  engine_options.note(program.engine, note)
 end
 
 return M

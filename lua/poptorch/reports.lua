@@ -3,6 +3,7 @@
 --- Options.modelName.
 ---
 --- Sources: PopTorch API reference, Options.enableProfiling; user guide 4.11.2.
+local engine_options = require("lupine.engine_options")
 local logging = require("poptorch.logging")
 local reports = require("lupine.session.reports")
 local rules = require("poptorch.options.rules")
@@ -13,7 +14,7 @@ local M = {}
 ---@param options poptorch.Options
 ---@return boolean
 function M.wanted(options)
-  return reports.wanted(rules.engine_options(options))
+  return #engine_options.files(rules.engine_options(options)) > 0
 end
 
 --- Writes the files of a model.

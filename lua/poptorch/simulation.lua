@@ -2,12 +2,12 @@
 --- model (executor:report()).
 ---
 --- Sources: PopTorch API reference, Options; PopART's session options.
+local engine_options = require("lupine.engine_options")
 local enums = require("poptorch.enums")
 local logging = require("poptorch.logging")
 local multi_conv = require("poptorch.multi_conv")
 local overlap = require("poptorch.overlap")
 local places = require("poptorch.options.places")
-local reports = require("lupine.session.reports")
 local rules = require("poptorch.options.rules")
 local session_options = require("popart.session_options")
 
@@ -19,7 +19,8 @@ local CHIPS = { [1] = "ipu1", [2] = "ipu2", [21] = "ipu21" }
 
 -- The IPU Model never stops for want of memory.
 local function allows_out_of_memory(options, target)
-  return target.kind == "model" or reports.allows_out_of_memory(rules.engine_options(options))
+  return target.kind == "model"
+    or engine_options.is_on(rules.engine_options(options), "debug.allowOutOfMemory")
 end
 
 -- {IPU0 = 0.5} -> {[0] = 0.5}

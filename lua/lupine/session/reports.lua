@@ -7,12 +7,13 @@
 ---   summary.txt   the same as report:summary()
 ---   debug.json    operators with module path, file, line, IPU and stage
 ---   graph.txt     the program's text
---- each of an option (FILES below) or of autoReport.all, which single ones take away
---- again. A file is replaced as a whole. What the figures are of is fixed when a
---- program is compiled, so that is when they are written.
+--- each of an option of its own (lupine/engine_options.lua) or of autoReport.all. A file
+--- is replaced as a whole. What the figures are of is fixed when a program is compiled,
+--- so that is when they are written.
 ---
 --- Source: Poplar, engine creation options.
 local core = require("lupine.core")
+local engine_options = require("lupine.engine_options")
 local tables = require("lupine.base.tables")
 
 local M = {}
@@ -28,55 +29,21 @@ local function debug_text(report)
   return core.json_encode(list, 1)
 end
 
--- File, the engine option that asks for it, its text.
-local FILES = {
-  { "profile.json", "autoReport.outputGraphProfile", function(session)
+-- The text of each file that engine options may ask for.
+local TEXTS = {
+  ["profile.json"] = function(session)
     return session.report:json()
-  end },
-  { "summary.txt", "autoReport.outputExecutionProfile", function(session)
+  end,
+  ["summary.txt"] = function(session)
     return session.report:summary()
-  end },
-  { "debug.json", "autoReport.outputDebugInfo", function(session)
+  end,
+  ["debug.json"] = function(session)
     return debug_text(session.report)
-  end },
-  { "graph.txt", "autoReport.outputSerializedGraph", function(session)
+  end,
+  ["graph.txt"] = function(session)
     return session.exec:step():text("step")
-  end },
+  end,
 }
-
---- Engine options that are read here.
----@type table<string, boolean>
-M.ENGINE = { ["autoReport.all"] = true, ["autoReport.directory"] = true,
-  ["debug.allowOutOfMemory"] = true }
-for _, file in ipairs(FILES) do
-  M.ENGINE[file[2]] = true
-end
-
-local function asked(engine, key)
-  local own = engine[key]
-  return own == "true" or own ~= "false" and engine["autoReport.all"] == "true"
-end
-
---- Whether any file is written.
----@param engine table<string, string> engine options
----@return boolean
-function M.wanted(engine)
-  for _, file in ipairs(FILES) do
-    if asked(engine, file[2]) then
-      return true
-    end
-  end
-  return false
-end
-
---- Whether a program may be compiled that does not fit the tiles: where it is to be
---- reported the engine goes on, unless told otherwise.
----@param engine table<string, string> engine options
----@return boolean
-function M.allows_out_of_memory(engine)
-  local told = engine["debug.allowOutOfMemory"]
-  return told == "true" or told == nil and M.wanted(engine)
-end
 
 --- Writes the files that are asked for.
 --- error: OSError if that cannot be done
@@ -85,15 +52,14 @@ end
 ---@param name string of the folder
 ---@return string? folder with its path; nil: no file was asked for
 function M.write(session, engine, name)
-  if not M.wanted(engine) then
+  local files = engine_options.files(engine)
+  if #files == 0 then
     return nil
   end
-  local folder = ("%s/%s"):format(engine["autoReport.directory"] or ".", name)
+  local folder = ("%s/%s"):format(engine_options.value(engine, "autoReport.directory"), name)
   core.make_folder(folder)
-  for _, file in ipairs(FILES) do
-    if asked(engine, file[2]) then
-      core.write_text(("%s/%s"):format(folder, file[1]), file[3](session))
-    end
+  for _, file in ipairs(files) do
+    core.write_text(("%s/%s"):format(folder, file), TEXTS[file](session))
   end
   return folder
 end

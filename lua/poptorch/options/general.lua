@@ -2,6 +2,7 @@
 --- Source: PopTorch API reference, poptorch.Options; rows name other sources.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local engine_options = require("lupine.engine_options")
 local enums = require("poptorch.enums")
 local errors = require("lupine.base.errors")
 local Group = require("poptorch.options.group")
@@ -104,9 +105,10 @@ end
 
 local function set_profiling(self, values, _, row)
   local dir = arg(row, "profile_dir", values[1]) or "."
-  if (os.getenv("POPLAR_ENGINE_OPTIONS") or ""):find("autoReport.", 1, true) then
-    logging.warn("enableProfiling: POPLAR_ENGINE_OPTIONS holds autoReport options: they win "
-      .. "over the ones set here")
+  local winning = engine_options.known(engine_options.of_environment())
+  if #winning > 0 then
+    logging.warn("enableProfiling: POPLAR_ENGINE_OPTIONS wins with %s",
+      table.concat(winning, ", "))
   end
   self._Popart:_merge("engineOptions", { ["debug.allowOutOfMemory"] = "true",
     ["autoReport.directory"] = dir, ["autoReport.all"] = "true" })

@@ -24,21 +24,13 @@ local function argument(value)
   return value
 end
 
---- The object that a JSON text is; nil if it is another value.
---- error: ValueError for what is no JSON, with its line
----@param text string
----@return table<string, any>?
-function M.object(text)
-  local value = core.json_decode(text)
-  return type(value) == "table" and not getmetatable(value) and value or nil
-end
-
 --- Calls the setters that a JSON object names, in alphabetic order.
 ---@param options poptorch.Options
 ---@param text string
 function M.apply(options, text)
-  local object = M.object(text)
-  errors.check(object, "ValueError", "options in JSON: expected an object")
+  local object = core.json_decode(text)
+  errors.check(type(object) == "table" and not getmetatable(object), "ValueError",
+    "options in JSON: expected an object")
   local keys = {}
   for key in pairs(object) do
     keys[#keys + 1] = key

@@ -5,9 +5,9 @@
 --- Sources: PopTorch API reference, "Options"; user guide 4.1, 5 (batching),
 --- 4.11 (environment variables); PopART's rules for batches per step.
 local check = require("lupine.base.check")
+local engine_options = require("lupine.engine_options")
 local enums = require("poptorch.enums")
 local errors = require("lupine.base.errors")
-local json = require("poptorch.options.json")
 local logging = require("poptorch.logging")
 local Options = require("poptorch.options").Options
 
@@ -189,26 +189,13 @@ end
 
 --- The engine options: those of enableProfiling and _Popart, and over them
 --- POPLAR_ENGINE_OPTIONS, a JSON object.
---- error: poptorch.Error for an environment variable that is no such object
+--- error: poptorch.Error for an environment variable that is no such object, or a
+--- value that an option has not
 ---@param options poptorch.Options
 ---@return table<string, string>
 function M.engine_options(options)
-  local out = {}
-  for k, v in pairs(options._Popart:toDict().engineOptions or {}) do
-    out[k] = tostring(v)
-  end
-  local text = os.getenv("POPLAR_ENGINE_OPTIONS")
-  if text and text ~= "" then
-    local ok, given = pcall(json.object, text)
-    errors.check(ok and given, "Error", "POPLAR_ENGINE_OPTIONS: expected a JSON object%s",
-      not ok and errors.Exception:is(given) and ": " .. given.message or "")
-    for k, v in pairs(given) do
-      errors.check(type(v) ~= "table" and type(v) ~= "userdata", "Error",
-        "POPLAR_ENGINE_OPTIONS: the value of '%s' is no string, number or boolean", k)
-      out[k] = tostring(v)
-    end
-  end
-  return out
+  return engine_options.effective(options._Popart:toDict().engineOptions,
+    "options._Popart: engineOptions")
 end
 
 return M
