@@ -28,6 +28,7 @@ local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local signatures = require("lupine.base.signatures")
+local spans = require("lupine.base.spans")
 
 local M = {
   --- Whether anything is recorded: one test where a call must cost nothing.
@@ -121,7 +122,8 @@ end
 
 -- ---- channels ----------------------------------------------------------------------
 
--- An open tracepoint; one that is not recorded has no name.
+-- An open tracepoint; one that is not recorded has no name. `span`: that of a profile
+-- which is open as long.
 local Tracepoint = class.new("Tracepoint")
 
 function Tracepoint.__close(self)
@@ -131,6 +133,9 @@ function Tracepoint.__close(self)
       ts = self.start * 1e6, dur = (core.host.clock() - self.start) * 1e6 })
   end
   self.name = nil
+  if self.span then
+    self.span:__close()
+  end
 end
 
 local NONE = Tracepoint()
@@ -145,6 +150,20 @@ function Channel:init(...)
   self.name = check.string(check.one("Channel", "name", ...), "Channel(name)")
 end
 
+local function open(channel, name, span)
+  local records = M._records(channel.name)
+  if not records and not span then
+    return NONE
+  end
+  local point = Tracepoint()
+  point.span = span
+  if records then
+    point.channel, point.name = channel.name, channel.name .. "." .. name
+    point.start = core.host.clock()
+  end
+  return point
+end
+
 --- A scope that is timed, or a function that is run in it.
 ---@param ... any name (string), f (function|nil)
 ---@return any what `f` returns, else the scope, to be closed
@@ -155,17 +174,20 @@ function Channel:tracepoint(...)
   end
   local name = check.string(check.one("tracepoint", "name", table.unpack(args, 1, args.n)),
     "tracepoint(name)")
-  local point = NONE
-  if M._records(self.name) then
-    point = Tracepoint()
-    point.channel, point.name = self.name, self.name .. "." .. name
-    point.start = core.host.clock()
-  end
+  local point = open(self, name)
   if f == nil then
     return point
   end
   local _ <close> = point
   return f()
+end
+
+--- A scope of the library's own: a tracepoint, and a span of lupine.profile's tables.
+---@param name string of the tracepoint
+---@param shown string of the span
+---@return any scope to be closed
+function Channel:_scope(name, shown)
+  return open(self, name, spans.active and spans.open(shown) or nil)
 end
 
 -- Functions that are instrumented, by the channel's name.

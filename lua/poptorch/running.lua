@@ -184,8 +184,7 @@ function M.install(s, opened, started, what)
 end
 
 local function compile(s, spec, tensors)
-  local _ <close> = spans.active and spans.open("compiling")
-  local _ <close> = s.channel:tracepoint("modelCompilation")
+  local _ <close> = s.channel:_scope("modelCompilation", "compiling")
   if s.spec then
     compile_log.again(pcall(match, s, spec))
   end

@@ -143,6 +143,25 @@ describe("poptorch.profiling", function()
     assert.is_true(whole.ts <= trace.ts and trace.dur < whole.dur)
   end)
 
+  it("times compiling for a profile as well, with a trace or without", function()
+    local profile = require("lupine.profile")
+    local function compiling()
+      profile.start()
+      poptorch.inferenceModel(nn.Linear(2, 2)):compile(torch.ones(1, 2))
+      for _, row in ipairs(profile.stop().host) do
+        if row.name == "compiling" then
+          return row
+        end
+      end
+    end
+    assert.equal(1, compiling().calls)
+    local path = begin()
+    local row = compiling()
+    local point = events(path)["poptorch.inferenceModel.modelCompilation"]
+    assert.equal(1, row.calls)
+    assert.is_true(0 < point.dur and point.dur / 1e6 <= row.seconds + 1e-6)
+  end)
+
   it("records writing and loading a file of an executable", function()
     local path = begin()
     local net = nn.Linear(2, 2)
