@@ -71,15 +71,14 @@ end
 -- Compiles the step: what it computes (loops, reduction, the optimizer,
 -- anchors), where, and how the host runs it.
 local function compile_step(self, step, spec)
-  local compile = class.copy(spec.compile)
+  local compile = class.copy(spec.compile or {})
   local program
-  self.device_iterations = compile.device_iterations or 1
-  compile.system, compile.host, compile.anchors = spec.system or {}, spec.host or {}, {}
+  compile.system, compile.host, compile.anchors = self.spec.system, spec.host or {}, {}
   compile.progress = spec.progress
-  for i, anchor in ipairs(spec.anchors or {}) do
+  for i, anchor in ipairs(self.spec.anchors) do
     compile.anchors[i] = anchor.name
   end
-  self.training, self.hypers, self.states = compile.loss ~= nil, {}, {}
+  self.training, self.hypers, self.states = compile.loss ~= nil or step:trains(), {}, {}
   if self.training then
     local _, by_name = index(step)
     self.optimizer = spec.optimizer
@@ -94,7 +93,8 @@ local function compile_step(self, step, spec)
     program, self.report = compile_traced(step, compile)
   end
   self.vars = index(step)
-  self.streams = streams.sort(self.vars, spec)
+  self.device_iterations = step:loops()
+  self.streams = streams.sort(step, self.vars, self.spec)
   self.device, self.attached = spec.place and spec.place(self.report), false
   local ok, e = pcall(function()
     training.start(self)
@@ -147,13 +147,13 @@ end
 --- those of core.output_modes.
 ---
 --- With `executable` the step is the complete one of a file (session/stored.lua),
---- which also tells compile, anchors, output, input_groups and system.
+--- which also tells anchors, output, input_groups and system, and there is no compile.
 --- error: poptorch.Error for a function that the program calls and `calls` lacks
 ---@param step lupine.Step traced, not complete
 ---@param spec table
 function Session:init(step, spec)
-  self.spec = { compile = spec.compile, anchors = spec.anchors, output = spec.output,
-    input_groups = spec.input_groups, system = spec.system }
+  self.spec = { anchors = spec.anchors or {}, output = spec.output or { mode = "all", period = 1 },
+    input_groups = spec.input_groups or { size = 1 }, system = spec.system or {} }
   compile_step(self, step, spec)
   self.seed, self.has_run = spec.seed or 0, false
   local ok, e = pcall(connect, self, spec)

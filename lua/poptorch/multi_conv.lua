@@ -190,26 +190,29 @@ function MultiConv.__tostring(self)
   return ("MultiConv(%s)"):format(tostring(self._plan_type))
 end
 
---- Notes what the scopes' settings do not change: {scope, …} of a trace.
----@param scopes poptorch.MultiConv[]
----@param note fun(name: string, why: string)
-local function idle(scopes, note)
-  local dithers, half = false, false
-  for _, scope in ipairs(scopes or {}) do
-    for _, on in ipairs(scope.dithering or {}) do
-      dithers = dithers or on
-    end
-    for _, partials in ipairs(scope.partials or {}) do
-      half = half or partials == "half"
-    end
+--- Keeps of a scope's settings what a report has to name.
+---@param scope poptorch.MultiConv
+---@param traced {dithering: boolean, half_partials: boolean}
+local function look(scope, traced)
+  for _, on in ipairs(scope._dithering or {}) do
+    traced.dithering = traced.dithering or on
   end
-  if dithers then
+  for _, partials in ipairs(scope._partials or {}) do
+    traced.half_partials = traced.half_partials or partials == "half"
+  end
+end
+
+--- Notes what settings of a trace's scopes do not change.
+---@param traced {dithering: boolean, half_partials: boolean}
+---@param note fun(name: string, why: string)
+local function idle(traced, note)
+  if traced.dithering then
     note("MultiConv.enableConvDithering", "the simulated tiles of a convolution are all alike")
   end
-  if half then
+  if traced.half_partials then
     note("MultiConv.partialsTypes(torch.half)", "what is summed stays in float32; it changes the "
       .. "convolutions' cycles and memory")
   end
 end
 
-return { MultiConv = MultiConv, idle = idle }
+return { MultiConv = MultiConv, idle = idle, look = look }

@@ -112,13 +112,14 @@ local WHY = {
 --- Names marks that change nothing in this program, and what the simulation leaves
 --- out.
 ---@param asked table M.check's
----@param spec table the session's
+---@param session lupine.Session
 ---@param note fun(name: string, why: string)
-function M.note(asked, spec, note)
+function M.note(asked, session, note)
+  local step = session.exec:step()
   local acts = false
   for _, way in ipairs({ "input", "output" }) do
     for i, mode in ipairs({ "OverlapAccumulationLoop", "OverlapDeviceIterationLoop" }) do
-      local why = session_overlap.idle(spec, way == "output", i == 2)
+      local why = session_overlap.idle(step, session.spec, way == "output", i == 2)
       if asked[way][i] and why then
         note(("set_overlap_for_%s(%s)"):format(way, mode), WHY[why])
       end

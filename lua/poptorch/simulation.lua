@@ -10,6 +10,7 @@ local overlap = require("poptorch.overlap")
 local places = require("poptorch.options.places")
 local rules = require("poptorch.options.rules")
 local session_options = require("popart.session_options")
+local tables = require("lupine.base.tables")
 
 local M = {}
 
@@ -62,6 +63,14 @@ local function note_rows(group, label, program, note)
   end
 end
 
+local function note_attributes(attributes, note)
+  for _, name in ipairs(tables.keys(attributes)) do
+    if name ~= "__outline" then
+      note(("Attribute(%s)"):format(name), "the simulated compiler reads __outline alone")
+    end
+  end
+end
+
 -- Options that were set and change nothing in this program.
 local function without_effect(s, session)
   local options, out = s.options, {}
@@ -69,18 +78,14 @@ local function without_effect(s, session)
     out[#out + 1] = ("%s: %s"):format(name, why)
   end
   local program = { options = options, training = s.training, report = session.report,
-    vars = session.vars, on_device = s.on_device, casting = s.casting.asked }
+    vars = session.vars, on_device = s.on_device, casting = s.traced.casting }
   note_rows(options, "", program, note)
   for _, name in ipairs(GROUPS) do
     note_rows(options[name], name .. ".", program, note)
   end
-  multi_conv.idle(s.multi_convs, note)
-  overlap.note(s.overlap, session.spec, note)
-  for name in pairs(s.attributes or {}) do
-    if name ~= "__outline" then
-      note(("Attribute(%s)"):format(name), "the simulated compiler reads __outline alone")
-    end
-  end
+  multi_conv.idle(s.traced, note)
+  overlap.note(s.traced.overlap, session, note)
+  note_attributes(s.traced.attributes, note)
   session_options.note(options._Popart._options, { training = s.training,
     engine = rules.engine_options(options), label = "_Popart.set('%s')",
     partials = options.Precision.partials_type,

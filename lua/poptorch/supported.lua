@@ -8,7 +8,7 @@ local M = {}
 -- Whether values of the program are of float16: variables, or by casting.
 local function has_half(o, vars, casting)
   local half = require("torch").float16
-  if casting.asked and o.Precision.autocast_enabled then
+  if casting and o.Precision.autocast_enabled then
     return true
   end
   for _, v in ipairs(vars) do
@@ -41,7 +41,7 @@ local REFUSED = {
 ---@param options poptorch.Options
 ---@param training boolean
 ---@param vars table[] the program's variables
----@param casting poptorch.casting.Scopes of its trace
+---@param casting boolean whether its trace asked for that
 function M.check(options, training, vars, casting)
   for _, row in ipairs(REFUSED) do
     errors.check(not row[2](options, training, vars, casting), "NotImplementedError",

@@ -9,7 +9,9 @@ local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local groups = require("poptorch.groups")
 local logging = require("poptorch.logging")
+local conv_scopes = require("poptorch.multi_conv")
 local multi_conv = require("lupine.multi_conv")
+local overlap = require("poptorch.overlap")
 local placement = require("poptorch.placement")
 local rules = require("poptorch.options.rules")
 local tables = require("lupine.base.tables")
@@ -61,10 +63,9 @@ local function starter(from, model)
   return "BeginBlock of a module"
 end
 
--- The multi-convolutions of a trace; their settings are kept for the report.
+-- The multi-convolutions of a trace.
 local function convs_of(trace, s)
   local number, inside = -1, false
-  s.multi_convs = {}
   return {
     begin = function()
       errors.check(not inside, "Error", "Nested poptorch.MultiConv is not supported.")
@@ -77,8 +78,7 @@ local function convs_of(trace, s)
       inside = false
       trace:origin({ multi_conv = "" })
       if scope then
-        s.multi_convs[#s.multi_convs + 1] = { dithering = scope._dithering,
-          partials = scope._partials }
+        conv_scopes.look(scope, s.traced)
       end
       return trace:convolutions(number)
     end,
@@ -88,7 +88,6 @@ end
 -- The attributes of open scopes, the later ones over the earlier.
 local function attributes_of(trace, s)
   local open = {}
-  s.attributes = {}
   local function tell()
     local outline, list = {}, {}
     for _, attributes in ipairs(open) do
@@ -106,7 +105,7 @@ local function attributes_of(trace, s)
     begin = function(attributes)
       open[#open + 1] = attributes
       for name in pairs(attributes) do
-        s.attributes[name] = true
+        s.traced.attributes[name] = true
       end
       tell()
     end,
@@ -413,7 +412,10 @@ local function exclude(trace, options)
   trace:excludes(texts, library)
 end
 
---- Runs forward under a trace.
+--- Runs forward under a trace. What a report says of it beside the step is s.traced:
+--- names of attributes, whether multi-convolutions dither or have partials in half,
+--- whether casting was asked for, overlaps.
+--- error: poptorch.Error for what the trace or the options refuse
 ---@param s table the executor's state
 ---@param spec table of the arguments, from flatten_call
 ---@param tensors {tensor: torch.Tensor, path: string}[]
@@ -426,6 +428,7 @@ function M.trace(s, spec, tensors)
   trace:narrow()
   exclude(trace, s.options)
   s.calls, s.call_owners = {}, {}
+  s.traced = { attributes = {}, dithering = false, half_partials = false }
   local assigner = placement.Assigner(s.options.execution_strategy)
   local stand_ins = {}
   for i, t in ipairs(tensors) do
@@ -453,6 +456,8 @@ function M.trace(s, spec, tensors)
   end
   local step, losses = trace:step(list)
   check_placed(step)
+  s.traced.casting = s.casting.asked
+  s.traced.overlap = overlap.check(s.options, step)
   return step, losses, out_spec
 end
 

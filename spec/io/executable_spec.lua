@@ -53,7 +53,7 @@ describe("an executable file", function()
   it("of another version or format tells only that", function()
     local bytes = files.read(path)
     for _, change in ipairs({ { '"version":"' .. core.version, '"version":"0.0.9' },
-      { '"lupine.executable":"1"', '"lupine.executable":"2"' } }) do
+      { '"lupine.executable":"' .. core.executable_format, '"lupine.executable":"9' } }) do
       local at, last = bytes:find(change[1], 1, true)
       files.write(path, bytes:sub(1, at - 1) .. change[2] .. bytes:sub(last + 1))
       local names, _, texts = core.read_executable(path)

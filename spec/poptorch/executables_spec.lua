@@ -106,6 +106,37 @@ describe("a saved training model", function()
     assert.equal(tostring(first.options), tostring(second.options))
   end)
 
+  it("notes what the compiled one noted: scopes, attributes, options", function()
+    local Noted = nn.Module:extend("NotedNet")
+    function Noted:init()
+      self.a, self.b = nn.Conv2d(1, 2, 1), nn.Conv2d(1, 2, 1)
+    end
+    function Noted:forward(v)
+      v = poptorch.set_overlap_for_input(v, poptorch.OverlapMode.OverlapAccumulationLoop)
+      local _ <close> = poptorch.Attribute({ zeal = { of = "1" }, ardour = { of = "2" } })
+      local _ <close> = poptorch.autocast(false)
+      local convs = poptorch.MultiConv():enableConvDithering(true):partialsTypes(torch.half)
+      return convs(function()
+        return self.a(v) + self.b(v)
+      end)
+    end
+    local opts = poptorch.Options():setExecutionStrategy(poptorch.ShardedExecution())
+    opts.TensorLocations:numIOTiles(32)
+    opts._Popart:set("engineOptions", { ["target.deterministicWorkers"] = "true" })
+    local first = poptorch.inferenceModel(Noted(), opts)
+    first:compileAndExport(path, torch.ones(1, 1, 4, 4))
+    local notes = first:report().no_effect
+    local text = table.concat(notes, "\n")
+    for _, name in ipairs({ "MultiConv.enableConvDithering", "MultiConv.partialsTypes(torch.half)",
+      "Attribute(zeal)", "Attribute(ardour)", "set_overlap_for_input", "deterministicWorkers" }) do
+      assert.truthy(text:find(name, 1, true), name)
+    end
+    local second = poptorch.load(path)
+    assert.same(notes, second:report().no_effect)
+    assert.equal(first:report():summary(), second:report():summary())
+    assert.equal(first:report():json(), second:report():json())
+  end)
+
   it("keeps its random numbers unless that is not asked for", function()
     local first = trainer()
     steps(first, 3)

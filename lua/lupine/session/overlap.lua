@@ -8,19 +8,20 @@ local M = {}
 ---   output_mode   outputs go at the end of a run
 ---   accumulation  an update has one micro-batch, there is no loop over several
 ---   single        a run has one micro-batch
----@param spec table a session's: compile and, if they were given, output and system
+---@param step lupine.Step complete
+---@param spec table what a session keeps: output, system
 ---@param output boolean outputs, not inputs
 ---@param iterations boolean over the loop of device iterations, not that of accumulation
 ---@return string?
-function M.idle(spec, output, iterations)
-  local accumulation = spec.compile.gradient_accumulation or 1
-  if spec.system and spec.system.synthetic_data then
+function M.idle(step, spec, output, iterations)
+  local device_iterations, accumulation = step:loops()
+  if spec.system.synthetic_data then
     return "synthetic"
-  elseif output and spec.output and spec.output.mode ~= "all" then
+  elseif output and spec.output.mode ~= "all" then
     return "output_mode"
   elseif not iterations and accumulation == 1 then
     return "accumulation"
-  elseif (spec.compile.device_iterations or 1) * accumulation == 1 then
+  elseif device_iterations * accumulation == 1 then
     return "single"
   end
   return nil

@@ -5,7 +5,8 @@
 ---   step      the complete step (src/ir/step_text.c), without the data of its variables
 ---   report    what the simulated system said of it: summary and figures
 ---   schedule  the figures' part of that name: much text, read when it is asked for
----   session   what it was opened with: compile, anchors, output, input_groups, system
+---   session   what it was opened with and the step does not tell: anchors, output,
+---             input_groups, system
 ---   constant/N  data of the constant that is variable N
 --- and a front end adds its own. A text of data is JSON as torch.save has it.
 ---
@@ -151,7 +152,7 @@ end
 -- Another number of device iterations than was compiled for: no graph of the step
 -- depends on it, its report does.
 local function iterate(file, spec, n)
-  spec.compile.device_iterations, spec.changed = n, true
+  spec.changed = true
   local text = errors.check(file.texts.step, "ValueError", "%s: 'step' is missing", file.path)
   file.texts.step = text:gsub("^step iterations %-?%d+", ("step iterations %d"):format(n), 1)
 end
@@ -160,15 +161,17 @@ end
 --- tensors, optimizer and seed. `changed` in it: the file's report is of another loop.
 --- error: ValueError naming the file
 ---@param file lupine.session.File
----@param iterations integer? of the device in a run, in place of the file's
+---@param iterations integer? of the device in a run, other ones than the file's
 ---@return lupine.Step step
 ---@return table spec
 function M.open(file, iterations)
   local spec = M.data(file, "session")
-  errors.check(type(spec.compile) == "table", "ValueError", "%s: 'session' says nothing of compile",
-    file.path)
+  for _, name in ipairs({ "anchors", "output", "input_groups", "system" }) do
+    errors.check(type(spec[name]) == "table", "ValueError", "%s: 'session' says nothing of %s",
+      file.path, name)
+  end
   spec.executable = file
-  if iterations and iterations ~= (spec.compile.device_iterations or 1) then
+  if iterations then
     iterate(file, spec, iterations)
   end
   return M.parse(file), spec

@@ -11,16 +11,16 @@ local M = {}
 -- For each slice that the program reads the host's slice, where replicas of a
 -- group share one: consecutive replica r reads group r // size, an orthogonal
 -- one group r % groups. nil where each replica has its own.
-local function group_order(compile, grouping)
-  local replicas, size = compile.replicas or 1, grouping and grouping.size or 1
+local function group_order(step, grouping)
+  local size = grouping.size
   if size == 1 then
     return nil
   end
-  local groups, order = replicas // size, {}
-  local steps = (compile.device_iterations or 1) * (compile.gradient_accumulation or 1)
-  for step = 0, steps - 1 do
+  local iterations, accumulation, replicas = step:loops()
+  local groups, order, steps = replicas // size, {}, iterations * accumulation
+  for at = 0, steps - 1 do
     for r = 0, replicas - 1 do
-      order[#order + 1] = step * groups + (grouping.orthogonal and r % groups or r // size)
+      order[#order + 1] = at * groups + (grouping.orthogonal and r % groups or r // size)
     end
   end
   return order, steps * groups
@@ -29,18 +29,19 @@ end
 --- Sorts the variables of a completed step: inputs, outputs (results),
 --- written_inputs (of: the input's number), anchors (index: the variable), and
 --- modes by variable.
+---@param step lupine.Step
 ---@param vars table[] of the step, each with its index
----@param spec table lupine.Session's
+---@param spec table what lupine.Session keeps: anchors, output, input_groups
 ---@return table streams
-function M.sort(vars, spec)
+function M.sort(step, vars, spec)
   local s = { inputs = {}, outputs = {}, written_inputs = {}, anchors = {}, modes = {} }
-  s.order, s.slices = group_order(spec.compile, spec.input_groups)
-  local outputs, anchors = {}, spec.anchors or {}
+  s.order, s.slices = group_order(step, spec.input_groups)
+  local outputs, anchors, every = {}, spec.anchors, spec.output
   for _, v in ipairs(vars) do
     local list = v.role == "input" and s.inputs or v.role == "output" and outputs or {}
     list[#list + 1] = v
   end
-  local own, every = #outputs - #anchors, spec.output or { mode = "all", period = 1 }
+  local own = #outputs - #anchors
   for i, v in ipairs(outputs) do
     local anchor = anchors[i - own]
     local list = anchor and s.anchors or v.of > 0 and s.written_inputs or s.outputs

@@ -71,7 +71,7 @@ end
 local function executor_data(s, save_rng_state)
   return { training = s.training, class = getmetatable(s.model).__name,
     options = stored_options.data(s.options), inputs = s.spec, outputs = s.out_spec,
-    anchors = s.anchors, traced = { casting = s.casting.asked, overlap = s.overlap },
+    anchors = s.anchors, traced = s.traced,
     optimizer = s.training and completing.compiled_data(s) or nil,
     random_state = save_rng_state and { s.session:random_state() } or nil }
 end
@@ -239,22 +239,44 @@ local function check_structure(file, data, streams)
   end
 end
 
--- What the trace found for the report's notes: whether casting was asked for, and
--- overlap of each way and mode.
-local function take_traced(s, traced)
-  local overlap = traced.overlap
-  s.casting = { asked = traced.casting == true }
-  s.overlap = { input = { overlap.input[1] == true, overlap.input[2] == true },
-    output = { overlap.output[1] == true, overlap.output[2] == true } }
+-- What tracing.lua found for the report's notes, by the kinds of values.
+local TRACED = { attributes = {}, casting = false, dithering = false, half_partials = false,
+  overlap = { input = { false, false }, output = { false, false } } }
+
+local function fits(value, form)
+  local fit = type(value) == type(form)
+  for key, inner in pairs(fit and type(form) == "table" and form or {}) do
+    fit = fit and fits(value[key], inner)
+  end
+  return fit
+end
+
+local function check_traced(file, traced)
+  local fit = fits(traced, TRACED)
+  for name in pairs(fit and traced.attributes or {}) do
+    fit = fit and type(name) == "string"
+  end
+  errors.check(fit, "ValueError", "%s: 'traced' is damaged", file.path)
+  return traced
+end
+
+-- Options tell again what the step repeats, and what it is for.
+local function check_loops(s, file, step)
+  local o = s.options
+  local iterations, accumulation, replicas = step:loops()
+  errors.check(step:trains() == s.training and iterations == o.device_iterations
+    and accumulation == o.Training.gradient_accumulation and replicas == o.replication_factor,
+    "ValueError", "%s: damaged: 'step' and 'executor' differ", file.path)
 end
 
 local function open(s, file, data, where)
   rules.check_counts(s.options, s.training)
-  local step, spec = stored.open(file, s.options.device_iterations)
+  local n = s.options.device_iterations
+  local step, spec = stored.open(file, n ~= options_of(file, data).device_iterations and n or nil)
   if spec.changed then
     spec.system.output_slices = simulation.output_slices(s.options)
   end
-  take_traced(s, data.traced)
+  s.traced = check_traced(file, data.traced)
   local vars, by_name = session.index(step)
   spec.tensors = own.tensors_of(s)
   groups.adopt(s, vars, spec.tensors.parameter)
@@ -263,8 +285,7 @@ local function open(s, file, data, where)
   function spec.place(report)
     return attaching.place(s, rules.target(s.options), report)
   end
-  errors.check((spec.compile.loss ~= nil) == s.training, "ValueError",
-    "%s: damaged: 'session' and 'executor' differ", file.path)
+  check_loops(s, file, step)
   if s.training then
     spec.optimizer = completing.view(s, by_name)
     completing.check_loaded(s, data.optimizer, where)

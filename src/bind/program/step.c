@@ -124,6 +124,24 @@ static int step_overlaps(lua_State *L)
     return 1;
 }
 
+/* step:loops() -> device iterations, gradient accumulation, replicas: of a
+ * complete step */
+static int step_loops(lua_State *L)
+{
+    const LpStep *s = lp_check_step(L);
+    lua_pushinteger(L, s->device_iterations);
+    lua_pushinteger(L, s->gradient_accumulation);
+    lua_pushinteger(L, s->replicas);
+    return 3;
+}
+
+/* step:trains(): it is complete and has an update */
+static int step_trains(lua_State *L)
+{
+    lua_pushboolean(L, lp_check_step(L)->update != NULL);
+    return 1;
+}
+
 /* step:add_var(role, name, tensor, param) -> index */
 static int step_add_var(lua_State *L)
 {
@@ -207,6 +225,8 @@ static const luaL_Reg step_methods[] = {{"vars", step_vars},
                                         {"names", step_names},
                                         {"add_var", step_add_var},
                                         {"places", step_places},
+                                        {"loops", step_loops},
+                                        {"trains", step_trains},
                                         {"overlaps", step_overlaps},
                                         {"complete", lp_step_complete},
                                         {"text", step_text},
