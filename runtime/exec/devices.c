@@ -4,7 +4,7 @@
  * opens a table once, and held[] says which IPUs it has taken, as its own locks
  * do not keep it out. A forked process has the parent's open file: it closes
  * that at once, so that it neither holds nor releases anything, and opens the
- * table anew if it wants IPUs. Sources: fcntl(2), pthread_atfork(3).
+ * table anew if it wants IPUs. Source: fcntl(2).
  *
  * A record is text, for whoever looks into the file:
  *   pid 4711 ipus 4 2 script train.lua
@@ -15,7 +15,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,13 +24,14 @@
 
 #include "src/base/interrupt.h"
 #include "src/base/mem.h"
+#include "src/base/process.h"
 
 #define TABLE "ipus"
 
 struct LpMachine {
     LpMachine *next;
     int refs;
-    int fd; /* -1: of the process that forked this one */
+    LpOwnFd table; /* fd -1: of the process that forked this one */
     dev_t dev;
     ino_t ino;
     char *path;
@@ -115,7 +115,7 @@ static void write_records(const LpMachine *m, int64_t first, int64_t count,
     char record[LP_IPU_RECORD];
     fill_record(record, getpid(), first, count, script);
     for (int64_t i = first; i < first + count; i++)
-        if (pwrite(m->fd, record, sizeof record, i * LP_IPU_RECORD) < 0)
+        if (pwrite(m->table.fd, record, sizeof record, i * LP_IPU_RECORD) < 0)
             return;
 }
 
@@ -156,7 +156,7 @@ static LpStatus open_folder(const char *folder, int *out, LpErr *e)
 static LpMachine *find(dev_t dev, ino_t ino)
 {
     LpMachine *m = machines;
-    while (m && (m->fd < 0 || m->dev != dev || m->ino != ino))
+    while (m && (m->table.fd < 0 || m->dev != dev || m->ino != ino))
         m = m->next;
     return m;
 }
@@ -164,9 +164,11 @@ static LpMachine *find(dev_t dev, ino_t ino)
 static LpStatus open_table(int folder, LpMachine *m, LpErr *e)
 {
     struct stat st;
-    m->fd =
+    int fd =
         openat(folder, TABLE, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (m->fd < 0 || fstat(m->fd, &st) != 0)
+    if (fd >= 0)
+        LP_TRY(lp_own_fd(&m->table, fd, e));
+    if (fd < 0 || fstat(fd, &st) != 0)
         return fail_os(m->path, e);
     LP_FAIL_IF(!S_ISREG(st.st_mode) || st.st_uid != geteuid(), e, LP_E_OS,
                "the table of IPUs: %s is no file of this user", m->path);
@@ -181,7 +183,7 @@ static LpMachine *new_machine(const char *folder)
     size_t n = strlen(folder) + sizeof "/" TABLE;
     if (!m)
         return NULL;
-    m->fd = -1;
+    m->table.fd = -1;
     m->refs = 1;
     m->path = lp_alloc(n);
     if (!m->path) {
@@ -194,30 +196,10 @@ static LpMachine *new_machine(const char *folder)
     return m;
 }
 
-/* In a forked process. */
-static void close_inherited(void)
-{
-    for (LpMachine *m = machines; m; m = m->next) {
-        if (m->fd >= 0)
-            close(m->fd);
-        m->fd = -1;
-    }
-}
-
-static LpStatus watch_forks(LpErr *e)
-{
-    static bool watched;
-    if (!watched && pthread_atfork(NULL, NULL, close_inherited) != 0)
-        return lp_no_memory(e);
-    watched = true;
-    return LP_OK;
-}
-
 LpStatus lp_machine_open(const char *folder, LpMachine **out, LpErr *e)
 {
     struct stat st;
     int fd = -1;
-    LP_TRY(watch_forks(e));
     LP_TRY(open_folder(folder, &fd, e));
     bool there = fstatat(fd, TABLE, &st, AT_SYMLINK_NOFOLLOW) == 0;
     LpMachine *m = there ? find(st.st_dev, st.st_ino) : NULL;
@@ -249,8 +231,7 @@ void lp_machine_release(LpMachine *m)
     while (*at != m)
         at = &(*at)->next;
     *at = m->next;
-    if (m->fd >= 0)
-        close(m->fd);
+    lp_own_fd_close(&m->table);
     lp_free(m->path);
     lp_free(m);
 }
@@ -272,7 +253,7 @@ static struct flock range(short type, int64_t first, int64_t count)
 static LpStatus check(const LpMachine *m, int64_t first, int64_t count,
                       LpErr *e)
 {
-    LP_FAIL_IF(m->fd < 0, e, LP_E_OS,
+    LP_FAIL_IF(m->table.fd < 0, e, LP_E_OS,
                "the table of IPUs: %s was opened before this process was "
                "forked; open it anew",
                m->path);
@@ -292,7 +273,7 @@ LpStatus lp_ipus_take(LpMachine *m, int64_t first, int64_t count,
         if (m->held[i])
             return LP_OK;
     struct flock l = range(F_WRLCK, first, count);
-    if (fcntl(m->fd, F_OFD_SETLK, &l) != 0)
+    if (fcntl(m->table.fd, F_OFD_SETLK, &l) != 0)
         return errno == EAGAIN || errno == EACCES ? LP_OK : fail_os(m->path, e);
     memset(&m->held[first], true, (size_t)count);
     write_records(m, first, count, script);
@@ -302,11 +283,11 @@ LpStatus lp_ipus_take(LpMachine *m, int64_t first, int64_t count,
 
 void lp_ipus_give_back(LpMachine *m, int64_t first, int64_t count)
 {
-    if (m->fd < 0)
+    if (m->table.fd < 0)
         return;
     write_records(m, first, count, NULL);
     struct flock l = range(F_UNLCK, first, count);
-    (void)fcntl(m->fd, F_OFD_SETLK, &l); /* giving back cannot fail */
+    (void)fcntl(m->table.fd, F_OFD_SETLK, &l); /* giving back cannot fail */
     memset(&m->held[first], false, (size_t)count);
 }
 
@@ -318,12 +299,12 @@ LpStatus lp_ipu_holder(LpMachine *m, int64_t ipu, bool *held, LpHolder *out,
     *out = (LpHolder){0};
     LP_TRY(check(m, ipu, 1, e));
     struct flock l = range(F_WRLCK, ipu, 1);
-    if (!m->held[ipu] && fcntl(m->fd, F_OFD_GETLK, &l) != 0)
+    if (!m->held[ipu] && fcntl(m->table.fd, F_OFD_GETLK, &l) != 0)
         return fail_os(m->path, e);
     if (!m->held[ipu] && l.l_type == F_UNLCK)
         return LP_OK;
     *held = true;
-    ssize_t n = pread(m->fd, record, sizeof record, ipu * LP_IPU_RECORD);
+    ssize_t n = pread(m->table.fd, record, sizeof record, ipu * LP_IPU_RECORD);
     if (n > 0)
         (void)lp_ipu_record_read(record, (size_t)n, out);
     if (m->held[ipu] && out->pid != getpid())

@@ -108,6 +108,20 @@ describe("an executable file", function()
   end)
 end)
 
+describe("a path with a zero byte", function()
+  it("is refused, and not cut there", function()
+    local cut = folder .. "/cut\0and more"
+    for name, f in pairs({ read = core.read_executable, list = core.list_folder,
+      is_folder = core.is_folder, make = core.make_folder, lock = core.lock_file,
+      load_library = core.load_library, open = core.devices.open, log_to = core.host.log_to,
+      log_copy = core.host.log_copy }) do
+      local e = helper.refuses("ValueError", "path: has a zero byte", f, cut)
+      assert.truthy(e, name)
+    end
+    assert.is_nil(io.open(folder .. "/cut"))
+  end)
+end)
+
 describe("make_folder", function()
   it("makes what is missing, and says what is in the way", function()
     core.make_folder(folder .. "/x/y//z/")
@@ -148,6 +162,48 @@ describe("lock_file", function()
       return processes.count_files()
     end
     assert.equal(held(), held())
+  end)
+
+  it("is not a forked process's, which neither keeps nor ends it", function()
+    local path_of_lock = folder .. "/forked"
+    local held = core.lock_file(path_of_lock)
+    local worker = core.start_worker(function(channel)
+      held:close()
+      local links = io.popen("ls -l /proc/" .. core.devices.process() .. "/fd")
+      channel:send(links:read("a"), {})
+      channel:receive()
+    end)
+    local text = worker:receive()
+    assert.truthy(text:find("socket:", 1, true), text)
+    assert.is_nil(text:find("/forked", 1, true))
+    assert.truthy(io.open(path_of_lock))
+    held:close()
+    worker:close(0)
+    assert.is_nil(io.open(path_of_lock))
+  end)
+
+  it("is waited for on the file that is there now", function()
+    local path_of_lock, done = folder .. "/gone", folder .. "/done"
+    local script = program.temporary(([[
+      local core = require("lupine.core")
+      io.open(%q, "w"):close()
+      core.lock_file(%q)
+      io.open(%q, "w"):close()]]):format(folder .. "/begun", path_of_lock, done))
+    local held = core.lock_file(path_of_lock)
+    program.shell(("%s %s > %s/out 2>&1 &"):format(program.host, script, folder))
+    repeat
+      core.devices.sleep(0.01)
+    until io.open(folder .. "/begun")
+    core.devices.sleep(0.1)
+    assert.is_nil(io.open(done))
+    os.remove(path_of_lock) -- who had it last may live on, but its file does not
+    local stop = core.host.clock() + 10
+    repeat
+      core.devices.sleep(0.01)
+    until io.open(done) or core.host.clock() > stop
+    assert.truthy(io.open(done))
+    held:close()
+    os.remove(script)
   end)
 
   it("ends with its process", function()

@@ -121,7 +121,7 @@ describe("a library of custom operators", function()
       torch.ops.load_library, "/none/libx.so")
     helper.refuses("OSError", "load_library: ", torch.ops.load_library, HOSTILE)
     helper.refuses("OSError", "load_library: ", torch.ops.load_library, "spec")
-    helper.refuses("TypeError", "torch.ops.load_library%(path%)", torch.ops.load_library, 3)
+    helper.refuses("TypeError", "torch.ops.load_library%(%): path", torch.ops.load_library, 3)
     helper.refuses("ValueError", "zero byte", torch.ops.load_library, "a\0b")
     helper.raises("AttributeError", "load_libary.*did you mean 'load_library'", function()
       return torch.ops.load_libary

@@ -1,5 +1,5 @@
-/* The file is removed by who has the lock. Who waited on a file that is gone
- * since has locked nothing, and tries again on the one that is there now. */
+/* The file is removed by who has the lock. Who waits on a file that is gone
+ * since waits for nothing, and tries again on the one that is there now. */
 #include "src/io/lock.h"
 
 #include <errno.h>
@@ -25,31 +25,40 @@ static bool is_there(int fd, const char *path)
 /* Locks the open file; *mine: it still has its name. */
 static LpStatus lock(int fd, const char *path, bool *mine, LpErr *e)
 {
-    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    bool locked = false;
+    while ((*mine = is_there(fd, path)) && !locked) {
+        locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+        if (locked)
+            continue; /* it may have gone before that */
         if (lp_interrupt_raised())
             return lp_fail(e, LP_E_INTERRUPT, "interrupted");
         if (errno != EWOULDBLOCK && errno != EINTR)
             return lp_file_error(path, e);
         nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
     }
-    *mine = is_there(fd, path);
     return LP_OK;
+}
+
+static LpStatus take(LpLock *l, bool *mine, LpErr *e)
+{
+    int fd = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return lp_file_error(l->path, e);
+    LP_TRY(lp_own_fd(&l->file, fd, e));
+    LpStatus s = lock(fd, l->path, mine, e);
+    if (!*mine || s != LP_OK)
+        lp_own_fd_close(&l->file);
+    return s;
 }
 
 LpStatus lp_lock_take(LpLock *l, const char *path, LpErr *e)
 {
     bool mine = false;
-    *l = (LpLock){.fd = -1, .path = lp_strdup(path)};
+    *l = (LpLock){.file.fd = -1, .path = lp_strdup(path)};
     LpStatus s = l->path ? LP_OK : lp_no_memory(e);
-    while (s == LP_OK && !mine) {
-        if (l->fd >= 0)
-            close(l->fd);
-        l->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-        s = l->fd >= 0 ? lock(l->fd, path, &mine, e) : lp_file_error(path, e);
-    }
+    while (s == LP_OK && !mine)
+        s = take(l, &mine, e);
     if (s != LP_OK) {
-        if (l->fd >= 0)
-            close(l->fd);
         lp_free(l->path);
         l->path = NULL;
     }
@@ -60,8 +69,9 @@ void lp_lock_release(LpLock *l)
 {
     if (!l->path)
         return;
-    (void)unlink(l->path);
-    close(l->fd);
+    if (l->file.fd >= 0 && is_there(l->file.fd, l->path))
+        (void)unlink(l->path);
+    lp_own_fd_close(&l->file);
     lp_free(l->path);
     l->path = NULL;
 }

@@ -14,6 +14,7 @@
 #include "runtime/exec/devices.h"
 #include "src/base/mem.h"
 #include "src/bind/box.h"
+#include "src/bind/host/host.h"
 #include "src/bind/module.h"
 
 typedef struct Device {
@@ -39,7 +40,7 @@ static const LpBoxClass device_class = {"lupine.device", "device", free_device};
 static int devices_open(lua_State *L)
 {
     LpErr e = {0};
-    const char *folder = luaL_checkstring(L, 1);
+    const char *folder = lp_check_path(L, 1, "devices.open");
     LpMachine *m = NULL;
     LpBox *b = lp_new_box(L, &machine_class);
     LpStatus s = lp_machine_open(folder, &m, &e);

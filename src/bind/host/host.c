@@ -6,7 +6,7 @@
 
 #include "src/base/cpu.h"
 #include "src/base/log.h"
-#include "src/bind/bind.h"
+#include "src/bind/host/host.h"
 #include "src/bind/module.h"
 
 static int host_cpu(lua_State *L)
@@ -46,14 +46,16 @@ static int host_log(lua_State *L)
 static int host_log_to(lua_State *L)
 {
     LpErr e = {0};
-    lp_must(L, lp_log_to(luaL_checkstring(L, 1), &e), &e);
+    lp_must(L, lp_log_to(lp_check_path(L, 1, "log_to"), &e), &e);
     return 0;
 }
 
 static int host_log_copy(lua_State *L)
 {
     LpErr e = {0};
-    lp_must(L, lp_log_copy(luaL_optstring(L, 1, NULL), &e), &e);
+    const char *path =
+        lua_isnoneornil(L, 1) ? NULL : lp_check_path(L, 1, "log_copy");
+    lp_must(L, lp_log_copy(path, &e), &e);
     return 0;
 }
 

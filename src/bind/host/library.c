@@ -1,13 +1,14 @@
 /* Libraries of custom operators: core.load_library(path), core.custom_ops(). */
 #include "src/io/library.h"
 #include "src/bind/box.h"
+#include "src/bind/host/host.h"
 #include "src/bind/module.h"
 #include "src/ops/custom/registry.h"
 
 static int load_library(lua_State *L)
 {
     LpErr e = {0};
-    const char *path = luaL_checkstring(L, 1);
+    const char *path = lp_check_path(L, 1, "torch.ops.load_library");
     lp_must(L, lp_library_load(path, &e), &e);
     return 0;
 }
