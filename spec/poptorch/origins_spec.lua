@@ -1,5 +1,4 @@
 describe("where the operators of a model come from", function()
-  local helper = require("spec.poptorch.helper")
   local poptorch = require("poptorch")
   local torch = require("torch")
   local nn = torch.nn
@@ -78,10 +77,33 @@ describe("where the operators of a model come from", function()
     assert.same({}, { table.unpack(model:report().no_effect, 2) })
   end)
 
-  it("has room for 4095 characters of excludes", function()
-    local model = poptorch.inferenceModel(nn.ReLU(),
-      poptorch.Options():appendToLocationExcludes(("a"):rep(5000)))
-    assert.matches("at most 4095", helper.raises("ValueError", model.compile, model,
-      torch.ones(2)).message)
+  it("is found with excludes of any length", function()
+    local here = places(poptorch.Options():appendToLocationExcludes(("a"):rep(9000), "framework/"))
+    assert.matches("origins_spec.lua:%d+$", here[1])
+    assert.equal("framework/layers.lua:2",
+      places(poptorch.Options():appendToLocationExcludes(("a"):rep(9000)))[1])
+  end)
+
+  it("is not changed by what a host's function traces meanwhile", function()
+    local inner
+    local Around = nn.Module:extend("Around")
+    function Around:init()
+      self.cpu = poptorch.CPU(function(x)
+        local model = poptorch.inferenceModel(Framed())
+        model:compile(x)
+        inner = model:report():nodes()[1].file
+        return x
+      end, "places")
+    end
+    function Around:forward(x)
+      local _, doubled = twice(self.cpu(x))
+      return doubled
+    end
+    local model = poptorch.inferenceModel(Around(),
+      poptorch.Options():appendToLocationExcludes("framework/"))
+    model:compile(torch.ones(2))
+    assert.equal("framework/layers.lua", inner)
+    local nodes = model:report():nodes()
+    assert.matches("origins_spec.lua$", nodes[#nodes].file)
   end)
 end)

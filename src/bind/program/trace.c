@@ -89,39 +89,21 @@ static int trace_declare(lua_State *L)
     return 1;
 }
 
-/* The folder of the library's Lua files with its `/`, found as require does;
- * empty: nothing is ours. */
-static char library[1024];
+/* What is no user's code while a trace runs. The strings stand on its stack. */
+typedef struct Excluded {
+    lua_State *L;
+    const char *library; /* the folder of our Lua files with its `/` */
+    size_t n_library;    /* 0: they count as the user's */
+    const char *texts; /* sources that hold one of these, one after another, an
+                          empty one behind the last */
+} Excluded;
 
-static void find_library(lua_State *L)
+static bool is_excluded(const Excluded *x, const char *src)
 {
-    static const char tail[] = "lupine/base/class.lua";
-    library[0] = '\0';
-    lua_getglobal(L, "package");
-    lua_getfield(L, -1, "searchpath");
-    lua_pushliteral(L, "lupine.base.class");
-    lua_getfield(L, -3, "path");
-    if (lua_pcall(L, 2, 1, 0) == LUA_OK && lua_isstring(L, -1)) {
-        size_t n;
-        const char *path = lua_tolstring(L, -1, &n);
-        if (n >= sizeof tail && n < sizeof library) {
-            memcpy(library, path, n - (sizeof tail - 1));
-            library[n - (sizeof tail - 1)] = '\0';
-        }
-    }
-    lua_pop(L, 2);
-}
-
-/* What else is no user's code: sources that hold one of these texts, one after
- * another, an empty one behind the last. */
-static char excluded[4096];
-
-static bool is_excluded(const char *src)
-{
-    if (*library && *src == '@' &&
-        strncmp(src + 1, library, strlen(library)) == 0)
+    if (x->n_library > 0 && *src == '@' &&
+        strncmp(src + 1, x->library, x->n_library) == 0)
         return true;
-    for (const char *s = excluded; *s; s += strlen(s) + 1)
+    for (const char *s = x->texts; *s; s += strlen(s) + 1)
         if (strstr(src, s))
             return true;
     return false;
@@ -147,40 +129,52 @@ static int trace_excludes(lua_State *L)
         }
     }
     luaL_pushresult(&b);
-    if (lua_rawlen(L, -1) > sizeof excluded)
-        lp_raise(L, LP_E_VALUE,
-                 "sourceLocationExcludes: the texts have %d characters, at "
-                 "most %d are allowed",
-                 (int)lua_rawlen(L, -1) - 1, (int)sizeof excluded - 1);
     lua_setiuservalue(L, 1, 1);
     return 0;
 }
 
-/* Of the trace at 1; without a list our files alone. */
-static void find_excluded(lua_State *L)
+/* Pushes the path of one of the library's Lua files, found as require does. */
+static void push_library(lua_State *L, Excluded *x)
 {
-    size_t n = 1;
-    lua_getiuservalue(L, 1, 1);
-    const char *texts = lua_isnil(L, -1) ? "+" : lua_tolstring(L, -1, &n);
-    library[0] = '\0';
-    if (*texts == '+')
-        find_library(L);
-    memcpy(excluded, texts + 1, n - 1);
-    excluded[n - 1] = '\0';
+    static const char tail[] = "lupine/base/class.lua";
+    size_t n = 0;
+    lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    lua_getfield(L, -1, "package"); /* a script may have a global of the name */
+    lua_getfield(L, -1, "searchpath");
+    lua_pushliteral(L, "lupine.base.class");
+    lua_getfield(L, -3, "path");
+    if (lua_pcall(L, 2, 1, 0) == LUA_OK)
+        x->library = lua_tolstring(L, -1, &n);
+    lua_replace(L, -3);
     lua_pop(L, 1);
+    x->n_library = n >= sizeof tail ? n - (sizeof tail - 1) : 0;
+}
+
+/* Of the trace at 1, without a list our files alone; pushes two values. */
+static void push_excluded(lua_State *L, Excluded *x)
+{
+    *x = (Excluded){.L = L};
+    lua_getiuservalue(L, 1, 1);
+    const char *texts = lua_isnil(L, -1) ? "+" : lua_tostring(L, -1);
+    x->texts = texts + 1;
+    if (*texts == '+')
+        push_library(L, x);
+    else
+        lua_pushnil(L);
 }
 
 /* Lua file and line of the user's code that makes the call: the innermost
  * frame whose source is not excluded. */
 static void find_line(void *ctx, LpTrace *tr)
 {
-    lua_State *L = ctx;
+    const Excluded *x = ctx;
+    lua_State *L = x->L;
     lua_Debug ar;
     LpErr e = {0};
     LpOrigin o = *lp_trace_origin(tr);
     for (int level = 0; lua_getstack(L, level, &ar); level++) {
         lua_getinfo(L, "Sl", &ar);
-        if (ar.currentline > 0 && !is_excluded(ar.source)) {
+        if (ar.currentline > 0 && !is_excluded(x, ar.source)) {
             o.file = *ar.source == '@' ? ar.source + 1 : ar.short_src;
             o.line = ar.currentline;
             lp_trace_set_origin(tr, &o, &e);
@@ -205,18 +199,22 @@ static int traced_error(lua_State *L)
  * ended too. With `guarded`, writes to captured tensors raise. */
 static int trace_run(lua_State *L)
 {
+    enum { BEFORE_F = 3 }; /* the trace and what push_excluded pushes */
     LpErr e = {0};
+    Excluded x;
     LpTrace *tr = check_trace(L);
     luaL_checkany(L, 3);
     if (lua_toboolean(L, 2))
         lp_trace_guard_captured(tr);
     lua_remove(L, 2);
-    find_excluded(L);
-    lp_trace_on_call(tr, find_line, L);
+    push_excluded(L, &x);
+    lua_rotate(L, 2, 2);
     lp_must(L, lp_trace_begin(tr, &e), &e);
-    int status = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 0);
+    lp_trace_on_call(tr, find_line, &x);
+    int status = lua_pcall(L, lua_gettop(L) - BEFORE_F - 1, LUA_MULTRET, 0);
+    lp_trace_on_call(tr, NULL, NULL);
     lp_trace_end(tr);
-    return status == LUA_OK ? lua_gettop(L) - 1 : traced_error(L);
+    return status == LUA_OK ? lua_gettop(L) - BEFORE_F : traced_error(L);
 }
 
 /* origin{block=, scope=, multi_conv=, outline=, ipu=, stage=, phase=}: what is
