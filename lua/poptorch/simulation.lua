@@ -2,6 +2,7 @@
 --- model (executor:report()).
 ---
 --- Sources: PopTorch API reference, Options; PopART's session options.
+local Accessor = require("poptorch.data.accessor")
 local engine_options = require("lupine.engine_options")
 local enums = require("poptorch.enums")
 local logging = require("poptorch.logging")
@@ -86,6 +87,7 @@ local function without_effect(s, session)
   multi_conv.idle(s.traced, note)
   overlap.note(s.traced.overlap, session, note)
   note_attributes(s.traced.attributes, note)
+  Accessor._note(note)
   session_options.note(options._Popart._options, { training = s.training,
     engine = rules.engine_options(options), label = "_Popart.set('%s')",
     partials = options.Precision.partials_type,

@@ -17,6 +17,7 @@ local logging = require("poptorch.logging")
 local loop = require("torch.utils.data.loop")
 local messages = require("torch.utils.data.messages")
 local signatures = require("lupine.base.signatures")
+local tables = require("lupine.base.tables")
 local TorchLoader = require("torch.utils.data.loader")
 
 local READ = 0 -- the signal that a buffer was read
@@ -45,6 +46,44 @@ Accessor._OPTIONS = table.move(NAMES, 2, #NAMES - 1, 1, {})
 
 -- ---- arguments -------------------------------------------------------------
 
+-- Options that change nothing here, unless their value is one that they have anyway.
+local IDLE = {
+  { name = "miss_sleep_time_in_ms", is = { [0.1] = true },
+    why = "nobody sleeps: who finds the ring full or empty is woken by the other side" },
+  { name = "sharing_strategy",
+    is = { [enums.SharingStrategy.ForkServer] = true, [enums.SharingStrategy.Fork] = true },
+    why = "the process is forked and has the dataset as it is" },
+}
+
+-- What of the options a report names: its text and why.
+local function idle(o)
+  local out = {}
+  for _, row in ipairs(IDLE) do
+    local value = o[row.name]
+    if not check.is_none(value) and not row.is[value] then
+      out[("AsynchronousDataAccessor(%s=%s)"):format(row.name, tostring(value))] = row.why
+    end
+  end
+  return out
+end
+
+-- Accessors whose process lives, with what a report names of them.
+local running = setmetatable({}, { __mode = "k" })
+
+--- Notes options without effect of all accessors that have a process now.
+---@param note fun(name: string, why: string)
+function Accessor._note(note)
+  local all = {}
+  for _, named in pairs(running) do
+    for name, why in pairs(named) do
+      all[name] = why
+    end
+  end
+  for _, name in ipairs(tables.keys(all)) do
+    note(name, all[name])
+  end
+end
+
 local function default(value, otherwise)
   if check.is_none(value) then
     return otherwise
@@ -70,6 +109,7 @@ function Accessor._checked(o, where)
     { nullable = true, min = 0 })
   check.enum(o.sharing_strategy, where .. "sharing_strategy", enums.SharingStrategy,
     { nullable = true })
+  out.idle = idle(o)
   errors.check(out.rebatched_size ~= 1, "AssertionError",
     "%srebatched_size: expected nil or an int > 1, got 1", where)
   return out
@@ -95,17 +135,18 @@ end
 --- Starts the process and waits until it has read the first element.
 ---
 --- buffer_size: buffers of the ring. miss_sleep_time_in_ms: no effect, nobody
---- sleeps: who finds the ring full or empty is woken by the other side.
+--- sleeps: who finds the ring full or empty is woken by the other side (reports of
+--- models that are compiled meanwhile say so).
 --- load_indefinitely: at the end of the dataset the next loop is read ahead.
 --- early_preload: fill the ring at once, not only its first buffer.
 --- sharing_strategy: how the dataset reaches the process. Here it is always
 --- forked, and has the dataset as it is without a copy, whatever its size: so
 --- Fork is what happens; ForkServer is as safe, as the process enters none of
 --- this one's threads; SharedMemory and FileSystem have nothing to share and no
---- other meaning. rebatched_size: rows of each element of the ring, put together
---- out of what the dataset gives (elements with a first dimension: batches); what
---- is left over at the end is dropped, unless the dataset is a poptorch.DataLoader
---- with drop_last = false.
+--- other meaning, as such reports say. rebatched_size: rows of each element of the
+--- ring, put together out of what the dataset gives (elements with a first
+--- dimension: batches); what is left over at the end is dropped, unless the dataset
+--- is a poptorch.DataLoader with drop_last = false.
 --- error: poptorch.Error if the process fails before the first element or reads
 --- asynchronously already; AssertionError for a dataset without an element, for
 --- a DataLoader with drop_last = false and no rebatched_size
@@ -167,6 +208,7 @@ function Accessor:_start(source, o)
   self._form = first()
   local ring, tensors = first()
   self._ring = fetcher.slots(tensors, ring.parts)
+  running[self] = o.idle
 end
 
 --- Ends the process. What was read of the ring stays as it is; another loop is an
@@ -175,7 +217,7 @@ function Accessor:terminate()
   if self._channel then
     self._channel:close(GRACE)
   end
-  self._channel, self._ring, self._held = nil, nil, nil
+  self._channel, self._ring, self._held, running[self] = nil, nil, nil, nil
 end
 
 -- ---- loops -----------------------------------------------------------------

@@ -276,7 +276,7 @@ return {
     key = "host_profile", params = { "enabled" }, kind = "bool",
     default = false,
     source = "lupine", doc = "Takes the time of the host's instructions: model:hostProfile().",
-    effect = "None: the host's time is measured, not the IPU's." },
+    effect = "What model:hostProfile() says: where the host's time goes." },
   { name = "disableModuleNamescope", key = "module_namescope", params = {}, kind = "bool",
     default = true,
     set = function(self)

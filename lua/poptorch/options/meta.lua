@@ -214,7 +214,7 @@ function Options:logCycleCount(log_cycle_count) end
 function Options:enableProfiling(profile_dir) end
 
 --- Takes the time of the host's instructions: model:hostProfile().
---- effect: None: the host's time is measured, not the IPU's.
+--- effect: What model:hostProfile() says: where the host's time goes.
 --- source: lupine
 ---@param enabled boolean
 ---@return poptorch.Options

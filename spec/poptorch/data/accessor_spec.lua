@@ -469,4 +469,29 @@ describe("an accessor refuses", function()
         miss_sleep_time_in_ms = 50 })))
     end
   end)
+
+  it("what a report does not name: options without effect, while it is open", function()
+    local function notes()
+      local model = poptorch.inferenceModel(torch.nn.Linear(1, 1))
+      model:compile(torch.ones(1, 1))
+      return table.concat(model:report().no_effect, "\n")
+    end
+    local Strategy = poptorch.SharingStrategy
+    local plain = Accessor(rows(3), { sharing_strategy = Strategy.Fork })
+    collectgarbage()
+    local before = notes()
+    assert.is_nil(before:find("Accessor", 1, true))
+    local loader = poptorch.DataLoader(poptorch.Options(), rows(3), { mode = Mode.Async,
+      async_options = { sharing_strategy = Strategy.FileSystem } })
+    local accessor <close> = setmetatable({ Accessor(rows(3), { miss_sleep_time_in_ms = 5,
+      sharing_strategy = Strategy.FileSystem }) }, { __close = function(t) t[1]:terminate() end })
+    assert.truthy(accessor)
+    local _, n = notes():gsub("AsynchronousDataAccessor%b(): ", "")
+    assert.equal(2, n)
+    accessor[1]:terminate()
+    assert.matches("sharing_strategy=SharingStrategy.FileSystem", notes(), 1, true)
+    loader:terminate()
+    assert.equal(before, notes())
+    plain:terminate()
+  end)
 end)
