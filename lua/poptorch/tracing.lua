@@ -12,6 +12,7 @@ local logging = require("poptorch.logging")
 local conv_scopes = require("poptorch.multi_conv")
 local multi_conv = require("lupine.multi_conv")
 local overlap = require("poptorch.overlap")
+local own = require("poptorch.executor.own")
 local placement = require("poptorch.placement")
 local rules = require("poptorch.options.rules")
 local tables = require("lupine.base.tables")
@@ -251,6 +252,7 @@ end
 -- Returns what forward is to see in place of a parameter, where that is less.
 local function declare_state(s, trace)
   local shown = {}
+  own.separate(s.model)
   local float64, bfloat16 = core.dtypes.float64, core.dtypes.bfloat16
   for name, p in s.model:named_parameters() do
     errors.check(p.dtype ~= float64 and p.dtype ~= bfloat16, "Error",

@@ -51,12 +51,50 @@ function M.attached(executor, what)
   return s
 end
 
+-- Which memory a tensor is in.
+local function memory_of(t)
+  return (t._base or t):data_ptr()
+end
+
+-- How many of the tensors are in each memory.
+local function counted(tensors)
+  local count = {}
+  for _, t in ipairs(tensors) do
+    local at = memory_of(t)
+    count[at] = (count[at] or 0) + 1
+  end
+  return count
+end
+
+--- Parameters and buffers that are views of something else, or not contiguous, get
+--- memory of their own, as the device's copies of them have it; those that share
+--- theirs with another one stay as they are.
+---@param model torch.nn.Module
+function M.separate(model)
+  local all, views = {}, {}
+  for _, list in ipairs({ model:parameters(), model:buffers() }) do
+    for _, t in ipairs(list) do
+      all[#all + 1] = t
+      views[#views + 1] = (t._base or not t:is_contiguous()) and t or nil
+    end
+  end
+  local count = #views > 0 and counted(all)
+  for _, t in ipairs(views) do
+    if count[memory_of(t)] == 1 then
+      require("torch").no_grad(function()
+        t:set_(t:is_contiguous() and t:clone() or t:contiguous())
+      end)
+    end
+  end
+end
+
 --- The host's tensors that the device has copies of, by role and name.
 --- error: poptorch.Error for an updatable buffer that is not there
 ---@param s table the executor's state
 ---@return {parameter: table<string, torch.Tensor>, buffer: table<string, torch.Tensor>}
 function M.tensors_of(s)
   local of = { parameter = {}, buffer = {} }
+  M.separate(s.model)
   for name, p in s.model:named_parameters() do
     of.parameter[name] = p
   end

@@ -1,5 +1,6 @@
 --- Shapes changed in place; values that a dtype cannot hold.
 local compiled = require("spec.support.compiled")
+local core = require("lupine.core")
 local helper = require("spec.helper")
 local torch = require("torch")
 local raises = helper.raises
@@ -105,6 +106,18 @@ describe("resize_", function()
 end)
 
 describe("set_", function()
+  it("leaves a parameter one, be it a view", function()
+    for _, x in ipairs({ torch.ones(2), torch.ones(3)["1:"] }) do
+      local p = torch.nn.Parameter(x)
+      torch.no_grad(function()
+        p:set_(torch.zeros(2))
+      end)
+      assert.is_true(p.requires_grad and p.is_leaf and core.is_parameter(p))
+      assert.is_nil(p._base)
+      assert.same({ 0.0, 0.0 }, p:tolist())
+    end
+  end)
+
   it("shares the memory of its source", function()
     local x, y = arange(3), arange(2, 2)
     x:set_(y)

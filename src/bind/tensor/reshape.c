@@ -212,7 +212,8 @@ static int m_set_(lua_State *L)
         LP_OK)
         return lp_bind_fail(L, &e);
     made->p = now;
-    become(box, now, changes_itself(t));
+    bool leaf = t->requires_grad && lp_is_leaf(t); /* be it a view */
+    become(box, now, leaf || changes_itself(t));
     lua_settop(L, 1);
     return 1;
 }
