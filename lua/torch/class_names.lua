@@ -44,6 +44,29 @@ function M.watch(base)
   end
 end
 
+-- Classes whose instances, and those of their sub-classes, are data.
+local data = {}
+
+--- Instances of the class and of its sub-classes may be in files: what their fields
+--- hold is plain data. Sub-classes are found by their names from now on.
+---@param base table
+function M.note_data(base)
+  data[#data + 1] = base
+  M.watch(base)
+end
+
+--- Whether the class is one that note_data has told of.
+---@param cls any
+---@return boolean
+function M.is_data(cls)
+  for _, base in ipairs(data) do
+    if base:is_base_of(cls) then
+      return true
+    end
+  end
+  return false
+end
+
 -- The place of a value in a table of the library.
 local function in_space(value, name)
   for _, s in ipairs(spaces) do

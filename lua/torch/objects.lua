@@ -3,18 +3,20 @@
 --- instance of the class that has this name here (torch/class_names.lua) and fills it:
 --- `init` is not called and no code comes from the file.
 ---
---- A function is written by its name, if it is one of the library's. A module with
+--- A function is written by its name, if it is one of the library's; a hook may be an
+--- object that is data. A parametrized module gets its own class for that anew. A module with
 --- a field that cannot be written is made by its class's `init` with the arguments
 --- that it was made with, if these are plain data, and then filled.
 ---
 --- Descriptions, beside those of torch/serialization.lua:
 ---   {"module": CLASS, "id": n, "fields": map, "parameters": [[name, tensor], …],
 ---    "buffers", "modules", "transient": [name, …], "hooks": [[list, map], …],
----    "init": [arguments], "left": [name, …]}
+---    "init": [arguments], "left": [name, …], "parametrized": true}
 ---   {"again": n}           the module or object of that id
 ---   {"optimizer": CLASS, "fields": map, "groups": [map, …], "state": [[tensor, map], …]}
 ---   {"function": NAME}, {"class": NAME}
----   {"object": CLASS, "id": n, "fields": map}, {"enum": MEMBER}    that M.note has
+---   {"object": CLASS, "id": n, "fields": map}, {"enum": MEMBER}    that M.note has, or
+---                          an instance of data (torch/class_names.lua)
 local class = require("lupine.base.class")
 local classes = require("torch.class_names")
 local core = require("lupine.core")
@@ -24,6 +26,7 @@ local groups = require("torch.optim.groups")
 local Module = require("torch.nn.module")
 local Optimizer = require("torch.optim.optimizer")
 local ordered = require("torch.nn.ordered")
+local parametrize = require("torch.nn.utils.parametrize")
 local serialization = require("torch.serialization")
 local tables = require("lupine.base.tables")
 
@@ -34,6 +37,7 @@ local array = tables.array
 local describe, join = serialization.describe_part, serialization.join
 local restore, damaged = serialization.restore_part, serialization.damaged
 
+require("torch.nn.utils") -- its classes are found by their names
 for _, space in ipairs({ "torch.nn", "torch.optim", "torch.nn.functional", "torch" }) do
   classes.space(space, require(space))
 end
@@ -51,7 +55,7 @@ end
 
 local function is_noted(v)
   local cls = enum.is_member(v) and enum.of(v) or class.of(v)
-  return cls and noted[cls]
+  return cls and (noted[cls] or class.is_class(cls) and classes.is_data(cls))
 end
 
 -- ---- what can be written ------------------------------------------------------------
@@ -165,8 +169,10 @@ local function describe_module(w, module, path, depth)
     return { again = id }
   end
   local fields, left = sort_fields(module)
-  local out = { module = classes.name_of(getmetatable(module), title(w, module, path)),
-    id = id, hooks = describe_hooks(w, module, path, depth) }
+  local cls = parametrize.type_before_parametrizations(module)
+  local out = { module = classes.name_of(cls, title(w, module, path)), id = id,
+    parametrized = parametrize.is_parametrized(module) or nil,
+    hooks = describe_hooks(w, module, path, depth) }
   if #left > 0 then
     out.left, out.init = array(left), describe_init(w, module, left, path, depth)
   end
@@ -223,7 +229,9 @@ local function describe_object(w, v, path, depth)
   for name, value in next, v do
     fields[name] = value
   end
-  return { object = noted[getmetatable(v)], id = id, fields = describe(w, fields, path, depth + 1) }
+  local cls = getmetatable(v)
+  return { object = noted[cls] or classes.name_of(cls, ("%s: %s"):format(w.where, path)), id = id,
+    fields = describe(w, fields, path, depth + 1) }
 end
 
 -- A tensor that is there again is written once.
@@ -318,6 +326,11 @@ end
 
 local LISTED = tables.set(LISTS)
 
+local function is_callable(fn)
+  local mt = type(fn) == "table" and getmetatable(fn)
+  return type(fn) == "function" or mt and mt.__call ~= nil
+end
+
 local function restore_hooks(r, d, module)
   for _, name in ipairs(LISTS) do
     rawset(module, name, nil)
@@ -325,7 +338,7 @@ local function restore_hooks(r, d, module)
   for _, entry in ipairs(list_of(r, d.hooks, "hooks")) do
     local name = getmetatable(entry) == core.json_array and entry[1]
     local hook = LISTED[name] and table_of(r, entry[2], "a hook")
-    if not hook or type(hook.fn) ~= "function" then
+    if not hook or not is_callable(hook.fn) then
       damaged(r, "hooks hold what is none")
     end
     local list = rawget(module, name) or {}
@@ -365,6 +378,9 @@ local function restore_module(r, d)
   rawset(module, "_buffers", restore_registry(r, d.buffers, "buffers", is_tensor))
   rawset(module, "_modules", restore_registry(r, d.modules, "modules", is_module))
   restore_hooks(r, d, module)
+  if d.parametrized then
+    parametrize._inject(module)
+  end
   return module
 end
 
@@ -398,9 +414,9 @@ local function restore_optimizer(r, d)
 end
 
 local function restore_object(r, d)
-  local cls = type(d.object) == "string" and noted[d.object]
-  if not class.is_class(cls) then
-    damaged(r, "an object of an unknown class")
+  local cls = noted[d.object] or classes.class(d.object, r.where)
+  if not class.is_class(cls) or not (noted[cls] or classes.is_data(cls)) then
+    damaged(r, "an object of a class that files do not hold")
   end
   local made = number(r, d, {})
   for name, value in pairs(table_of(r, d.fields, "fields")) do

@@ -128,7 +128,7 @@ return {
     { "an unknown mode", with("executor", '"OutputMode.Final"', '"OutputMode.Finally"'),
       "ValueError", "enumeration" },
     { "an unknown object", with("executor", "poptorch.PipelinedExecution", "io.popen"),
-      "ValueError", "unknown class" },
+      "AttributeError", "there is no class" },
     { "no tensors of inputs", with("executor", '"kind","tensor"', '"kind","value"'), "ValueError",
       "structure" },
     { "inputs of no kind", with("executor", '"kind","tensor"', '"kind",3'), "ValueError",

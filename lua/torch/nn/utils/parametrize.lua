@@ -219,8 +219,9 @@ local function compute(list)
   return values[list]
 end
 
--- A class between the module and its own, whose parametrized fields are computed.
-local function inject(module)
+--- Puts a class between the module and its own, whose parametrized fields are computed.
+---@param module torch.nn.Module
+function M._inject(module)
   local cls = getmetatable(module)
   local new = Module.extend(cls, "Parametrized" .. cls.__name)
   local read, write = cls.__index, cls.__newindex
@@ -288,7 +289,7 @@ function M.register_parametrization(module, tensor_name, parametrization, ...)
   module._parameters:remove(tensor_name)
   module._buffers:remove(tensor_name)
   if not M.is_parametrized(module) then
-    inject(module)
+    M._inject(module)
     module.parametrizations = containers.ModuleDict()
   end
   module.parametrizations:add_module(tensor_name, list)

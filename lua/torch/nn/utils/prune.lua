@@ -6,6 +6,7 @@
 local Module = require("torch.nn.module")
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local classes = require("torch.class_names")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 
@@ -466,5 +467,8 @@ function M.is_pruned(module)
   end
   return false
 end
+
+classes.space("torch.nn.utils.prune", M)
+classes.note_data(Base)
 
 return require("lupine.base.namespace").close(M, "torch.nn.utils.prune")

@@ -2,11 +2,22 @@
 --- other parameters before every forward, so that it trains through them.
 local F = require("torch.nn.functional")
 local check = require("lupine.base.check")
+local class = require("lupine.base.class")
+local classes = require("torch.class_names")
 local errors = require("lupine.base.errors")
 
 local M = {}
 
-local hooks = setmetatable({}, { __mode = "k" }) -- module -> {[name] = {handle, compute}}
+--- A pre-hook that computes a parameter of its module from others; what it is made
+--- of is plain data, so that files of modules have it.
+---@class torch.nn.utils.reparameterize.Computed
+---@field name string the parameter
+local Computed = class.new("Computed")
+classes.note_data(Computed)
+
+function Computed:__call(module)
+  module[self.name] = self:compute(module)
+end
 
 local function parameter_of(module, name, where)
   local p = module._parameters.values[name]
@@ -14,26 +25,31 @@ local function parameter_of(module, name, where)
   return p
 end
 
--- `compute(module)` gives the tensor that stands in the parameter's place.
-local function replace(module, name, where, compute)
-  local of = hooks[module] or {}
-  hooks[module] = of
-  errors.check(not of[name], "RuntimeError", "%s: parameter '%s' is computed already", where, name)
-  module._parameters:remove(name)
-  module[name] = compute(module)
-  local handle = module:register_forward_pre_hook(function(m)
-    m[name] = compute(m)
-  end)
-  of[name] = { handle = handle, compute = compute, where = where }
+-- The hook that computes a parameter, and its place.
+local function hook_of(module, name)
+  for i, entry in ipairs(rawget(module, "_pre_hooks") or {}) do
+    if Computed:is(entry.fn) and entry.fn.name == name then
+      return entry.fn, i
+    end
+  end
+  return nil
 end
 
-local function restore(module, name, where)
-  local of = hooks[module] and hooks[module][name]
-  errors.check(of and of.where == where, "ValueError", "%s of '%s' not found in %s", where, name,
+-- What hook:compute(module) gives stands in the parameter's place.
+local function replace(module, hook, where)
+  errors.check(not hook_of(module, hook.name), "RuntimeError", "%s: parameter '%s' is computed "
+    .. "already", where, hook.name)
+  module._parameters:remove(hook.name)
+  hook(module)
+  module:register_forward_pre_hook(hook)
+end
+
+local function restore(module, name, cls, where)
+  local hook, at = hook_of(module, name)
+  errors.check(cls:is(hook), "ValueError", "%s of '%s' not found in %s", where, name,
     check.describe(module))
-  local value = of.compute(module):detach():clone()
-  of.handle:remove()
-  hooks[module][name] = nil
+  local value = hook:compute(module):detach():clone()
+  table.remove(rawget(module, "_pre_hooks"), at)
   module[name] = nil
   return value
 end
@@ -60,6 +76,17 @@ local function dim_of(value)
   return value >= 0 and value or nil
 end
 
+local WeightNorm = Computed:extend("WeightNorm")
+
+function WeightNorm:init(name, dim)
+  self.name, self.dim = name, dim
+end
+
+function WeightNorm:compute(module)
+  local v = module[self.name .. "_v"]
+  return v * (module[self.name .. "_g"] / norm_except(v, self.dim))
+end
+
 --- The weight as its direction and its length: weight = g v / |v|, with the
 --- parameters NAME_g and NAME_v (Salimans and Kingma, 2016). The norm is taken
 --- over all dimensions but `dim`; dim = -1 takes one norm of all.
@@ -77,10 +104,7 @@ function M.weight_norm(module, ...)
   local w = parameter_of(module, name, "weight_norm")
   module[name .. "_g"] = torch.nn.Parameter(norm_except(w:detach(), dim))
   module[name .. "_v"] = torch.nn.Parameter(w:detach():clone())
-  replace(module, name, "weight_norm", function(m)
-    local v = m[name .. "_v"]
-    return v * (m[name .. "_g"] / norm_except(v, dim))
-  end)
+  replace(module, WeightNorm(name, dim), "weight_norm")
   return module
 end
 
@@ -90,11 +114,35 @@ end
 ---@return torch.nn.Module the same
 function M.remove_weight_norm(module, name)
   name = name or "weight"
-  local value = restore(module, name, "weight_norm")
+  local value = restore(module, name, WeightNorm, "weight_norm")
   module._parameters:remove(name .. "_g")
   module._parameters:remove(name .. "_v")
   module[name] = require("torch").nn.Parameter(value)
   return module
+end
+
+local SpectralNorm = Computed:extend("SpectralNorm")
+
+function SpectralNorm:init(name, steps, eps, dim)
+  self.name, self.steps, self.eps, self.dim = name, steps, eps, dim
+end
+
+local function matrix(x, dim)
+  return (dim == 0 and x or x:transpose(0, dim)):reshape({ x:size(dim), -1 })
+end
+
+function SpectralNorm:compute(module)
+  local weight = module[self.name .. "_orig"]
+  local mat, u, v = matrix(weight, self.dim), module[self.name .. "_u"], module[self.name .. "_v"]
+  if module.training then
+    local fixed, how = mat:detach(), { dim = 0, eps = self.eps }
+    for _ = 1, self.steps do
+      v:copy_(F.normalize(fixed:t():mv(u), how))
+      u:copy_(F.normalize(fixed:mv(v), how))
+    end
+    u, v = u:clone(), v:clone()
+  end
+  return weight / u:dot(mat:mv(v))
 end
 
 --- The weight divided by its largest singular value, which the power method
@@ -115,28 +163,13 @@ function M.spectral_norm(module, ...)
   local transposed = module.transposed or (getmetatable(module).__name or ""):find("Transpose")
   local dim = check.int(a[5] or (transposed and 1 or 0), "spectral_norm: dim", { min = 0 })
   local w = parameter_of(module, name, "spectral_norm")
-  local function matrix(x)
-    return (dim == 0 and x or x:transpose(0, dim)):reshape({ x:size(dim), -1 })
-  end
-  local flat = matrix(w:detach())
+  local flat = matrix(w:detach(), dim)
   module[name .. "_orig"] = torch.nn.Parameter(w:detach():clone())
   module:register_buffer(name .. "_u", F.normalize(torch.randn({ flat:size(0) }), { dim = 0,
     eps = eps }))
   module:register_buffer(name .. "_v", F.normalize(torch.randn({ flat:size(1) }), { dim = 0,
     eps = eps }))
-  replace(module, name, "spectral_norm", function(m)
-    local weight = m[name .. "_orig"]
-    local mat, u, v = matrix(weight), m[name .. "_u"], m[name .. "_v"]
-    if m.training then
-      local fixed = mat:detach()
-      for _ = 1, steps do
-        v:copy_(F.normalize(fixed:t():mv(u), { dim = 0, eps = eps }))
-        u:copy_(F.normalize(fixed:mv(v), { dim = 0, eps = eps }))
-      end
-      u, v = u:clone(), v:clone()
-    end
-    return weight / u:dot(mat:mv(v))
-  end)
+  replace(module, SpectralNorm(name, steps, eps, dim), "spectral_norm")
   return module
 end
 
@@ -148,7 +181,7 @@ function M.remove_spectral_norm(module, name)
   name = name or "weight"
   local training = module.training
   module.training = false
-  local value = restore(module, name, "spectral_norm")
+  local value = restore(module, name, SpectralNorm, "spectral_norm")
   module.training = training
   module._parameters:remove(name .. "_orig")
   module._buffers:remove(name .. "_u")
@@ -156,5 +189,8 @@ function M.remove_spectral_norm(module, name)
   module[name] = require("torch").nn.Parameter(value)
   return module
 end
+
+classes.space("torch.nn.utils.reparameterize", { WeightNorm = WeightNorm,
+  SpectralNorm = SpectralNorm })
 
 return M
