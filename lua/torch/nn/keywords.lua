@@ -1,6 +1,7 @@
 --- forward's parameters: arguments by name, and the colon that was forgotten.
 local arguments = require("lupine.base.arguments")
 local check = require("lupine.base.check")
+local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 
 local M = {}
@@ -114,12 +115,19 @@ local function put(by_name, open, n, ...)
   return table.unpack(values, 1, last)
 end
 
---- The arguments of a call with those by name put in their places.
----@param forward function
----@param ... any
----@return any ...
-function M.bind(forward, ...)
-  local n = select("#", ...)
+-- The arguments with nil for each None.
+local function nils(n, ...)
+  for i = 1, n do
+    if rawequal((select(i, ...)), core.none) then
+      local values = { ... }
+      values[i] = nil
+      return nils(n, table.unpack(values, 1, n))
+    end
+  end
+  return ...
+end
+
+local function bind(forward, n, ...)
   local last = n > 0 and (select(n, ...)) or nil
   if type(last) == "table" then
     local open = open_for(forward, n, last)
@@ -131,6 +139,19 @@ function M.bind(forward, ...)
     count(forward, n, ...)
   end
   return ...
+end
+
+--- The arguments of a call with those by name put in their places. To a layer of
+--- torch.nn None is what is not given.
+---@param forward function
+---@param ... any
+---@return any ...
+function M.bind(forward, ...)
+  local n = select("#", ...)
+  if n > 1 and strict[forward] then
+    return bind(forward, n, nils(n, ...))
+  end
+  return bind(forward, n, ...)
 end
 
 --- {n, …} without a last table by name, and that table ({} if there is none).

@@ -1,4 +1,5 @@
 --- Arguments of forward by name.
+local core = require("lupine.core")
 local helper = require("spec.helper")
 local torch = require("torch")
 
@@ -23,6 +24,32 @@ describe("a call of a module by name", function()
     assert.equal(batch, (Net()(batch)))
     local options = { colour = 1 }
     assert.equal(options, select(2, Net()(1, options)))
+  end)
+
+  it("has nil for a None by name, which by position stays one", function()
+    assert.same({ 1, nil, 3, n = 3 }, table.pack(Net()(1, { mask = torch.none, labels = 3 })))
+    assert.equal(torch.none, select(2, Net()(1, torch.none)))
+  end)
+
+  it("of torch.nn's layers takes None for what is not given", function()
+    local none, x, seq = torch.none, torch.randn({ 2, 4 }), torch.randn({ 3, 2, 4 })
+    for _, call in ipairs({
+      { nn.LSTM(4, 2), seq, none }, { nn.GRU(4, 2), seq, none }, { nn.RNN(4, 2), seq, none },
+      { nn.LSTMCell(4, 2), x, none }, { nn.GRUCell(4, 2), x, none },
+      { nn.ConvTranspose1d(2, 1, 2), seq, none },
+      { nn.MultiheadAttention(4, 2), x, x, x, none, true, none },
+      { nn.TransformerEncoderLayer(4, 2, 4):eval(), seq, none, { src_key_padding_mask = none } },
+      { nn.Transformer(4, 2, 1, 1, 4):eval(), seq, seq, none, none, none },
+    }) do
+      local layer, given = call[1], 0
+      for i = 2, #call do
+        given = given + (core.is_tensor(call[i]) and 1 or 0)
+      end
+      local want = layer(table.unpack(call, 2, given + 1))
+      helper.near((layer(table.unpack(call, 2))), want)
+    end
+    local compiled = require("poptorch").inferenceModel(nn.LSTM(4, 2))
+    assert.same({ 3, 2, 2 }, { table.unpack(compiled(seq, none).shape) })
   end)
 
   it("with nothing but misspelt names is an error too", function()
