@@ -162,8 +162,9 @@ local rules_of = setmetatable({}, { __mode = "k" })
 ---@param policy poptorch.autocasting.Policy
 ---@return {operators: string, composed: table}
 function M.rules(policy)
-  local own = not policy:same(autocasting.default)
-  policy = own and policy or autocasting.default -- one of the copies of it
+  if policy:same(autocasting.default) then
+    policy = autocasting.default -- one of the copies of it
+  end
   if rules_of[policy] then
     return rules_of[policy]
   end
@@ -174,9 +175,10 @@ function M.rules(policy)
       for _, op in ipairs(ops) do
         (set.mixed and mixed or of)[op] = set[2]
       end
-      errors.check(#ops > 0 or class_of(entry) or add_composed(composed, entry, set) or not own,
-        "ValueError", "Policy: %s[%d]: expected a function of torch that takes tensors and is not "
-        .. "in place, or a class of modules, got %s", set[1], i, check.describe(entry))
+      errors.check(#ops > 0 or class_of(entry) or add_composed(composed, entry, set)
+        or autocasting._names(entry), "ValueError", "Policy: %s[%d]: expected a function of torch "
+        .. "that takes tensors and is not in place, or a class of modules, got %s", set[1], i,
+        check.describe(entry))
     end
   end
   rules_of[policy] = { operators = core.cast_rules(of, mixed), composed = composed }

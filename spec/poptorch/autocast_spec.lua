@@ -95,6 +95,16 @@ describe("the default policy", function()
     assert.same({ 0, 11, 0 }, { #policy.fp32, #policy.promote, #policy.demote })
   end)
 
+  it("gives its lists to others, with names that there is no operator of", function()
+    local default = poptorch.autocasting.default
+    local lists = { fp16 = { table.unpack(default.fp16) }, promote = default.promote }
+    lists.fp16[#lists.fp16 + 1] = torch.exp
+    local policy = poptorch.autocasting.Policy(lists)
+    assert.equal(f16, (cast(torch.exp, policy, m)))
+    assert.equal(f16, (cast(torch.mm, policy, m, m)))
+    assert.equal(f32, (cast(torch.tan, policy, m)))
+  end)
+
   it("runs products and convolutions in float16", function()
     for name, call in pairs(FP16) do
       assert.equal(f16, (cast(call[1], nil, table.unpack(call, 2))), name)
