@@ -36,6 +36,42 @@ local function define(name, init, apply, shown)
   return T
 end
 
+-- A value as torchvision prints it; ratios with four decimals.
+local function python(v)
+  if type(v) == "table" then
+    local parts = {}
+    for i, part in ipairs(v) do
+      parts[i] = python(part)
+    end
+    return "(" .. table.concat(parts, ", ") .. ")"
+  elseif type(v) == "boolean" then
+    return v and "True" or "False"
+  elseif math.type(v) == "float" then
+    return tostring(math.floor(v * 1e4 + 0.5) / 1e4)
+  end
+  return v == nil and "None" or tostring(v)
+end
+
+-- What tostring prints: `name=value` of these arguments. The value is the field of the
+-- name, or what `values(self)` has for it.
+local function shown(names, values)
+  return function(self)
+    local own, parts = values and values(self) or {}, {}
+    for i, name in ipairs(names) do
+      local value = own[name]
+      if value == nil then
+        value = self[name]
+      end
+      parts[i] = name .. "=" .. python(value)
+    end
+    return table.concat(parts, ", ")
+  end
+end
+
+local function shown_size(self)
+  return { size = { self.h, self.w } }
+end
+
 local function uniform()
   return torch().rand({ 1 }, { dtype = torch().float64 }):item()
 end
@@ -212,7 +248,9 @@ end, function(self, x)
     w = height <= width and self.h * width // height or self.h
   end
   return resize(x, h, w, self.interpolation, self.antialias)
-end)
+end, shown({ "size", "interpolation", "antialias" }, function(self)
+  return { size = self.whole and { self.h, self.w } or self.h }
+end))
 
 local PADDING = { constant = "constant", reflect = "reflect", edge = "replicate" }
 
@@ -230,14 +268,26 @@ local function sides(v, where)
   return v
 end
 
+-- The same in as few numbers as may be; nil: none.
+local function few(v)
+  if not v or v[1] ~= v[3] or v[2] ~= v[4] then
+    return v
+  end
+  return v[1] == v[2] and v[1] or { v[1], v[2] }
+end
+
+local function shown_padding(self)
+  return { size = self.h and { self.h, self.w }, padding = few(self.padding) }
+end
+
 local function padding_mode(mode, where)
   errors.check(mode == nil or PADDING[mode], "ValueError",
     "%s: padding_mode: constant, reflect or edge, got %s", where, check.describe(mode))
-  return PADDING[mode or "constant"]
+  return mode or "constant"
 end
 
-local function pad(x, v, fill, mode)
-  local F = torch().nn.functional
+local function pad(x, v, fill, padding)
+  local F, mode = torch().nn.functional, PADDING[padding]
   return in_batches(x, function(y)
     return F.pad(y, { v[1], v[3], v[2], v[4] }, mode, mode == "constant" and fill or nil)
   end)
@@ -248,10 +298,10 @@ define("Pad", function(self, ...)
   local a = check.arguments("Pad", { "padding", "fill", "padding_mode" }, nil, ...)
   self.padding = sides(a[1], "Pad: padding")
   self.fill = check.number(a[2] or 0, "Pad: fill")
-  self.mode = padding_mode(a[3], "Pad")
+  self.padding_mode = padding_mode(a[3], "Pad")
 end, function(self, x)
-  return pad(x, self.padding, self.fill, self.mode)
-end)
+  return pad(x, self.padding, self.fill, self.padding_mode)
+end, shown({ "padding", "fill", "padding_mode" }, shown_padding))
 
 local function cut(x, top, left, h, w)
   return x:narrow(-2, top, h):narrow(-1, left, w)
@@ -277,7 +327,7 @@ define("CenterCrop", function(self, ...)
 end, function(self, x)
   x = at_least(x, self.h, self.w)
   return cut(x, half(x:size(-2) - self.h), half(x:size(-1) - self.w), self.h, self.w)
-end)
+end, shown({ "size" }, shown_size))
 
 --- RandomCrop(size, padding, pad_if_needed = false, fill = 0, padding_mode).
 define("RandomCrop", function(self, ...)
@@ -287,20 +337,20 @@ define("RandomCrop", function(self, ...)
   self.padding = not check.is_none(a[2]) and sides(a[2], "RandomCrop: padding") or nil
   self.pad_if_needed = a[3] or false
   self.fill = check.number(a[4] or 0, "RandomCrop: fill")
-  self.mode = padding_mode(a[5], "RandomCrop")
+  self.padding_mode = padding_mode(a[5], "RandomCrop")
 end, function(self, x)
   if self.padding then
-    x = pad(x, self.padding, self.fill, self.mode)
+    x = pad(x, self.padding, self.fill, self.padding_mode)
   end
   local down, across = math.max(self.h - x:size(-2), 0), math.max(self.w - x:size(-1), 0)
   if self.pad_if_needed and down + across > 0 then
-    x = pad(x, { across, down, across, down }, self.fill, self.mode)
+    x = pad(x, { across, down, across, down }, self.fill, self.padding_mode)
   end
   local h, w = x:size(-2), x:size(-1)
   errors.check(h >= self.h and w >= self.w, "ValueError",
     "RandomCrop: required size [%d, %d] is larger than the image's [%d, %d]", self.h, self.w, h, w)
   return cut(x, draw(0, h - self.h), draw(0, w - self.w), self.h, self.w)
-end)
+end, shown({ "size", "padding" }, shown_padding))
 
 -- A height and a width whose area and ratio of sides are in the ranges, or nil
 -- if ten tries find none for which `fits`. The ratio is that of the second
@@ -360,7 +410,7 @@ define("RandomResizedCrop", function(self, ...)
 end, function(self, x)
   local top, left, h, w = piece(x, self.scale, self.ratio)
   return resize(cut(x, top, left, h, w), self.h, self.w, self.interpolation, self.antialias)
-end)
+end, shown({ "size", "scale", "ratio", "interpolation", "antialias" }, shown_size))
 
 -- ---- flips and holes -------------------------------------------------------
 
@@ -369,9 +419,7 @@ local function flip(name, dim)
     self.p = probability(one(name, "p", ...), name)
   end, function(self, x)
     return uniform() < self.p and x:flip({ dim }) or x
-  end, function(self)
-    return "p=" .. self.p
-  end)
+  end, shown({ "p" }))
 end
 
 --- RandomHorizontalFlip(p = 0.5), RandomVerticalFlip(p = 0.5).
@@ -413,7 +461,9 @@ end, function(self, x)
     hole:copy_(core.tensor(value, { dtype = x.dtype }):view({ #value, 1, 1 }))
   end
   return out
-end)
+end, shown({ "p", "scale", "ratio", "value", "inplace" }, function(self)
+  return { value = #self.value == 1 and self.value[1] or self.value }
+end))
 
 -- ---- colour and place --------------------------------------------------------
 
@@ -422,7 +472,7 @@ end)
 M.functional = {}
 
 local kit = { define = define, one = one, image = image, uniform = uniform, in_batches = in_batches,
-  most = most, convert = convert }
+  most = most, convert = convert, shown = shown }
 for _, file in ipairs({ "color", "geometry" }) do
   require("lupine.transforms." .. file)(M.functional, kit)
 end

@@ -166,6 +166,33 @@ describe("transforms", function()
   end)
 end)
 
+describe("a transform prints its arguments", function()
+  for want, t in pairs({ -- as torchvision does
+    ["Resize(size=32, interpolation=bilinear, antialias=True)"] = T.Resize(32),
+    ["Resize(size=(32, 16), interpolation=nearest, antialias=False)"] =
+      T.Resize({ 32, 16 }, "nearest", { antialias = false }),
+    ["Pad(padding=2, fill=0, padding_mode=edge)"] = T.Pad(2, { padding_mode = "edge" }),
+    ["Pad(padding=(1, 2), fill=0.5, padding_mode=constant)"] = T.Pad({ 1, 2 }, 0.5),
+    ["Pad(padding=(1, 2, 3, 4), fill=0, padding_mode=reflect)"] =
+      T.Pad({ 1, 2, 3, 4 }, 0, "reflect"),
+    ["CenterCrop(size=(3, 3))"] = T.CenterCrop(3),
+    ["RandomCrop(size=(32, 16), padding=None)"] = T.RandomCrop({ 32, 16 }),
+    ["RandomCrop(size=(32, 32), padding=4)"] = T.RandomCrop(32, 4),
+    ["RandomResizedCrop(size=(8, 8), scale=(0.08, 1.0), ratio=(0.75, 1.3333), "
+      .. "interpolation=bilinear, antialias=True)"] = T.RandomResizedCrop(8),
+    ["RandomErasing(p=0.5, scale=(0.02, 0.33), ratio=(0.3, 3.3), value=random, inplace=False)"] =
+      T.RandomErasing({ value = "random" }),
+    ["RandomErasing(p=1, scale=(0.02, 0.33), ratio=(0.3, 3.3), value=(1, 2), inplace=False)"] =
+      T.RandomErasing(1, { value = { 1, 2 } }),
+    ["RandomAffine(degrees=[-10, 10], translate=(0.1, 0.2), scale=(0.5, 2.0))"] =
+      T.RandomAffine(10, { 0.1, 0.2 }, { 0.5, 2.0 }),
+  }) do
+    it(want, function()
+      assert.equal(want, tostring(t))
+    end)
+  end
+end)
+
 describe("ImageFolder", function()
   local root
 

@@ -169,14 +169,7 @@ return function(F, kit)
       end
     end
     return x
-  end, function(self)
-    local out = {}
-    for i, name in ipairs(STEPS) do
-      local v = self[name]
-      out[i] = name .. "=" .. (v and ("(%s, %s)"):format(v[1], v[2]) or "None")
-    end
-    return table.concat(out, ", ")
-  end)
+  end, kit.shown(STEPS))
 
   --- RandomGrayscale(p = 0.1): gray in as many channels.
   kit.define("RandomGrayscale", function(self, ...)
@@ -184,9 +177,7 @@ return function(F, kit)
     self.p = check.number(p == nil and 0.1 or p, "RandomGrayscale: p", { min = 0, max = 1 })
   end, function(self, x)
     return kit.uniform() < self.p and F.rgb_to_grayscale(x, x:size(-3)) or x
-  end, function(self)
-    return "p=" .. self.p
-  end)
+  end, kit.shown({ "p" }))
 
   -- ---- blurring ------------------------------------------------------------------
 
@@ -253,10 +244,7 @@ return function(F, kit)
   end, function(self, x)
     local s = self.sigma[1] + kit.uniform() * (self.sigma[2] - self.sigma[1])
     return F.gaussian_blur(x, self.kernel_size, s)
-  end, function(self)
-    return ("kernel_size=(%d, %d), sigma=(%s, %s)"):format(self.kernel_size[1],
-      self.kernel_size[2], self.sigma[1], self.sigma[2])
-  end)
+  end, kit.shown({ "kernel_size", "sigma" }))
 
   --- Grayscale(num_output_channels = 1): luma of red, green and blue.
   kit.define("Grayscale", function(self, ...)

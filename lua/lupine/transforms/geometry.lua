@@ -230,6 +230,10 @@ return function(F, kit)
     end
     return F.affine(x, angle, shift, scale, shear, self.interpolation, self.fill, self.center)
   end, function(self)
-    return ("degrees=[%s, %s]"):format(self.degrees[1], self.degrees[2])
+    local parts = { ("degrees=[%s, %s]"):format(self.degrees[1], self.degrees[2]) }
+    for _, name in ipairs({ "translate", "scale", "shear" }) do
+      parts[#parts + 1] = self[name] and kit.shown({ name })(self)
+    end
+    return table.concat(parts, ", ")
   end)
 end
