@@ -325,8 +325,8 @@ function M.describe(plan)
     table.concat(plan.names or {}, " "), plan.rows, plan.accumulation, plan.iterations,
     plan.replicas, plan.mode, plan.strategy, plan.optimizer, plan.loss, plan.reduction,
     plan.stored, plan.checkpoints and ", recomputation" or "",
-    plan.rate and ", new rate" or "", plan.locations, plan.arguments, plan.form, plan.results, plan.between,
-    plan.scaling, plan.groups and ", groups" or "")
+    plan.rate and ", new rate" or "", plan.locations, plan.arguments, plan.form, plan.results,
+    plan.between, plan.scaling, plan.groups and ", groups" or "")
 end
 
 return M
