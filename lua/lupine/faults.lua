@@ -79,20 +79,21 @@ local function names_of(t)
 end
 
 local function one_of(allowed, value, where)
-  local found = type(value) == "string" and allowed[value]
-  errors.check(found, "ValueError", "%s: expected one of %s, got %s", where, names_of(allowed),
-    check.describe(value))
-  return found
+  return type(value) == "string" and allowed[value] or errors.raise("ValueError",
+    "%s: expected one of %s, got %s", where, names_of(allowed), check.describe(value))
+end
+
+local FIELDS = { kind = true, action = true, message = true }
+for name in pairs(NUMBERS) do
+  FIELDS[name] = true
 end
 
 local function check_fields(spec, where)
-  local allowed = { kind = true, action = true, message = true }
-  for name in pairs(NUMBERS) do
-    allowed[name] = true
-  end
   for name in pairs(spec) do
-    errors.check(allowed[name], "ValueError", "%s: no field '%s'. Allowed: %s", where,
-      tostring(name), names_of(allowed))
+    if not FIELDS[name] then
+      errors.raise("ValueError", "%s: no field '%s'. Allowed: %s", where, tostring(name),
+        names_of(FIELDS))
+    end
   end
 end
 
