@@ -356,3 +356,45 @@ describe("a plain field", function()
     assert.is_nil(net.kept)
   end)
 end)
+
+describe("a buffer of the host", function()
+  it("that is a part of a larger tensor is read and written there", function()
+    local large = torch.arange(6.0):reshape(2, 3)
+    local f, model = infer(function(self, x)
+      self.row:add_(1)
+      return x + self.row
+    end, { row = large[1] })
+    near(f(vec(0, 0, 0)), { 4, 5, 6 })
+    f:copyWeightsToHost()
+    near(large, { { 0, 1, 2 }, { 4, 5, 6 } })
+    large:fill_(7)
+    f:copyWeightsToDevice()
+    near(f(vec(0, 0, 0)), { 8, 8, 8 })
+    model.row = large[1]
+    f:copyWeightsToDevice()
+    near(f(vec(0, 0, 0)), { 8, 8, 8 })
+    for _, other in ipairs({ large[0], torch.zeros(2, 3)[1], torch.zeros(3) }) do
+      model.row = other
+      raises("Error", "buffer 'row' was a part of a larger tensor", function()
+        f:copyWeightsToDevice()
+      end)
+    end
+    f:destroy()
+    near(f(vec(0, 0, 0)), { 1, 1, 1 })
+  end)
+
+  it("has a new value when it is fetched, of which no gradient is taken any more", function()
+    local f, model = infer(function(self, x)
+      self.count:add_(1)
+      return x * self.count
+    end, { count = vec(1) })
+    local w = vec(3):requires_grad_(true)
+    f(vec(1))
+    local y = w * model.count
+    f:copyWeightsToHost()
+    near(model.count, { 2 })
+    raises("RuntimeError", "has been modified by an in%-place", function()
+      y:sum():backward()
+    end)
+  end)
+end)
