@@ -79,10 +79,13 @@ describe("an executable file", function()
   it("with another type or shape of a tensor is refused, by name", function()
     local bytes = files.read(path)
     for _, change in ipairs({ { '"F32","shape":[2]', '"I32","shape":[2]' },
-      { '"F32","shape":[2]', '"F16","shape":[4]' }, { '"F32","shape":[2]', '"I64","shape":[1]' } })
+      { '"F32","shape":[2]', '"F16","shape":[4]' }, { '"F32","shape":[2]', '"I64","shape":[1]' },
+      { '"F32","shape":[2]', '"F32","shape":[1,2]' } })
     do
       local at, last = bytes:find(change[1], 1, true)
-      files.write(path, bytes:sub(1, at - 1) .. change[2] .. bytes:sub(last + 1))
+      local header = string.unpack("<I8", bytes) + #change[2] - #change[1]
+      files.write(path, string.pack("<I8", header) .. bytes:sub(9, at - 1) .. change[2]
+        .. bytes:sub(last + 1))
       helper.refuses("ValueError", "a.lupine: damaged: its contents have the hash",
         core.read_executable, path)
     end

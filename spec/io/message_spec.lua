@@ -95,6 +95,16 @@ describe("a worker", function()
     worker:close(5)
   end)
 
+  it("dies with who started it, whatever it does", function()
+    local out = program.run({ "-e", [[
+      local worker = require("lupine.core").start_worker(function() while true do end end)
+      print(worker:pid())
+      io.stdout:flush()
+      os.execute("kill -9 $PPID")
+    ]] })
+    assert.is_true(processes.gone(tonumber(out)))
+  end)
+
   it("writes nothing that its parent has yet to write", function()
     local out, err = program.run({ "-e", [[
       local core = require("lupine.core")

@@ -7,6 +7,7 @@ local program = require("spec.support.program")
 local report = require("lupine.report")
 local session = require("lupine.session")
 local torch = require("torch")
+local models = require("spec.support.models")
 local nn = torch.nn
 
 local function model(fn, forward, id)
@@ -180,6 +181,16 @@ describe("a CPU op", function()
     helper.near(same, x)
     inference(x * 0)
     helper.near(kept[2], x:t() + 1)
+  end)
+
+  it("may return what another model has trained, as it is there", function()
+    local sum = models.Sum(1, 2)
+    local training = poptorch.trainingModel(sum, nil, torch.optim.SGD(sum:parameters(),
+      { lr = 1.0 }))
+    local inference = infer(function() return sum.w end)
+    inference:compile(torch.zeros(2))
+    training(torch.ones(2))
+    helper.near(inference(torch.zeros(2)), { 0, 1 })
   end)
 
   it("calls the function outside a trace, with whatever it is given", function()

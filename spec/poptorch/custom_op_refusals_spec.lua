@@ -124,6 +124,48 @@ describe("attributes of custom operators", function()
   end)
 end)
 
+describe("the text of attributes in a step", function()
+  local core = require("lupine.core")
+  local compiled = require("spec.support.compiled")
+
+  local function text_of(attributes)
+    local step = compiled.step(function(v)
+      return call("LeakyRelu", "com.acme", attributes, { v }, { v })[1]
+    end, { x })
+    step:complete({})
+    return step:text("step")
+  end
+
+  it("is one for all ways to give them", function()
+    assert.matches('attributes="alpha=0.01"', text_of(nil), 1, true)
+    assert.equal(text_of(nil), text_of({ alpha = 0.01 }))
+    assert.matches('attributes="alpha=2.0"', text_of({ alpha = 2.0 }), 1, true)
+  end)
+
+  it("names each once, and no list is longer than 65536", function()
+    local text = text_of({ alpha = 2.0 })
+    local function parsed(attributes)
+      return core.step_parse((text:gsub('attributes="[^"]*"', function()
+        return ('attributes="%s"'):format(attributes)
+      end)))
+    end
+    assert.matches('alpha=2.0"', parsed("alpha=2e0"):text("step"), 1, true)
+    helper.raises("Exception", "attribute 'alpha' is given twice", function()
+      parsed("alpha=2.0, alpha=2.0")
+    end)
+    local function vec(n)
+      local list = {}
+      for i = 1, n do
+        list[i] = 1
+      end
+      return call("AddScalarVecInt", "test.poptorch", { vec = list }, { torch.zeros(n) },
+        { torch.zeros(n) })[1]
+    end
+    assert.equal(65536, vec(65536):sum():item())
+    helper.refuses("Error", "a list has at most 65536 elements", vec, 65537)
+  end)
+end)
+
 describe("custom_op", function()
   it("names what is wrong in its arguments", function()
     local function fails(class, pattern, ...)

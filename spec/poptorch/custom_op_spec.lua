@@ -46,6 +46,10 @@ describe("a custom operator", function()
     assert.is_true(torch.autograd.gradcheck(function(a)
       return select(2, cube(a, bias:detach()))
     end, { x }))
+    assert.is_true(torch.autograd.gradcheck(function(b)
+      local y, z = cube(x:detach(), b)
+      return y + z
+    end, { bias }))
     local negative = torch.tensor({ -1.0, 2.0 }, { requires_grad = true })
     leaky(negative, { alpha = 0.25 }):sum():backward()
     helper.near(negative.grad, { 0.25, 1 })
@@ -315,6 +319,17 @@ describe("a program with custom operators", function()
     local plain = cost(leaky, x)
     assert(plain > 100 and plain < 10000, plain)
     assert.equal(0, cost(function(a) return odd("Strange", a, { what = "cost" }) end, x))
+  end)
+
+  it("may be any number, of which sums are made", function()
+    local net = poptorch.inferenceModel(module(function(_, a)
+      for _ = 1, 8 do
+        a = odd("Strange", a, { what = "dear" })
+      end
+      return a
+    end))
+    net(torch.zeros(4))
+    assert(net:report().cycles > 1 << 50, net:report().cycles)
   end)
 
   it("is asked with the types of inputs and results, forward and backward", function()

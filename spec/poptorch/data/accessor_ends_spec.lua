@@ -310,6 +310,7 @@ it("many loops may be begun while many elements are announced", function()
     local torch, poptorch = require("torch"), require("poptorch")
     local a = poptorch.AsynchronousDataAccessor(torch.arange(600),
       { buffer_size = 500, early_preload = true })
+    os.execute("sleep 0.3") -- in which the process fills the ring
     local step
     for _ = 1, 600 do
       step = a:iter()

@@ -379,6 +379,17 @@ describe("a rebatched accessor", function()
     made(6, 24, 6)
   end)
 
+  it("begins a loop with nothing of the one that was left", function()
+    local three = Numbers(9, function(i)
+      return torch.arange(i * 3, i * 3 + 3)
+    end)
+    local a = Accessor(three, { rebatched_size = 4, buffer_size = 1 })
+    for _ = 1, 4 do
+      assert.same({ 0, 1, 2, 3 }, a:iter()():tolist())
+    end
+    assert.equal(6, #all(a))
+  end)
+
   it("takes loaders, whose drop_last tells what becomes of the rest", function()
     for _, drop in ipairs({ true, false }) do
       local loader = poptorch.DataLoader(poptorch.Options(), rows(11), { batch_size = 1,

@@ -66,7 +66,9 @@ static int grad_strange(lupine_call *c)
 
 static void cost_strange(lupine_cost *c)
 {
-    c->cycles = c->bytes = INT64_MIN;
+    int dear = strcmp(c->attr[0].strings[0], "dear") == 0;
+    c->cycles = dear ? INT64_MAX : INT64_MIN;
+    c->bytes = INT64_MIN;
 }
 
 /* ---- Priced: the sum of a vector, as a matrix of one element -------- */
