@@ -381,6 +381,9 @@ describe("a buffer of the host", function()
     end
     f:destroy()
     near(f(vec(0, 0, 0)), { 1, 1, 1 })
+    model.row = large[1] -- in place of a whole tensor
+    f:copyWeightsToDevice()
+    near(f(vec(0, 0, 0)), { 8, 8, 8 })
   end)
 
   it("has a new value when it is fetched, of which no gradient is taken any more", function()

@@ -381,9 +381,12 @@ describe("a rebatched accessor", function()
 
   it("begins a loop with nothing of the one that was left", function()
     local three = Numbers(9, function(i)
+      if i == 2 then -- two rows of the second buffer are there
+        os.execute("sleep 0.05")
+      end
       return torch.arange(i * 3, i * 3 + 3)
     end)
-    local a = Accessor(three, { rebatched_size = 4, buffer_size = 1 })
+    local a = Accessor(three, { rebatched_size = 4, buffer_size = 2 })
     for _ = 1, 4 do
       assert.same({ 0, 1, 2, 3 }, a:iter()():tolist())
     end
