@@ -314,7 +314,9 @@ local function instance_of(r, d)
   local arguments = { n = #given }
   for i, v in ipairs(given) do
     local value = restore(r, v)
-    arguments[i] = value ~= core.none and value or nil
+    if value ~= core.none then
+      arguments[i] = value
+    end
   end
   local module = cls(table.unpack(arguments, 1, arguments.n))
   for _, name in ipairs(list_of(r, d.left, "left")) do

@@ -33,6 +33,30 @@ describe("a description of", function()
     end
   end)
 
+  it("a tensor that is there twice has it once", function()
+    local a = nn.Linear(3, 3)
+    local _, w = objects.describe({ a.weight, a.weight, { again = a } }, "save")
+    assert.equal(2, #w.tensors) -- weight and bias
+  end)
+
+  it("a module has buffers that are no part of its state, still", function()
+    local a = nn.Linear(3, 3)
+    a:register_buffer("kept", torch.ones(2))
+    a:register_buffer("own", torch.ones(3), false)
+    assert.same({ "weight", "bias", "kept" }, helper.state_keys(a))
+    local loaded = again(a)
+    assert.same({ "weight", "bias", "kept" }, helper.state_keys(loaded))
+    helper.near(loaded.own, torch.ones(3))
+  end)
+
+  it("a module that its init makes again has the arguments that were left out", function()
+    local Odd = nn.Module:extend("OddArguments")
+    function Odd:init(scale, bias, names, last)
+      self.given = function() return { scale, tostring(bias), names, last } end
+    end
+    assert.same({ 2, "nil", { "a" }, false }, again(Odd(2, nil, { "a" }, false)).given())
+  end)
+
   it("shared parameters and modules keeps them shared, and what is trained of them", function()
     local a = nn.Linear(3, 3)
     local net = nn.ModuleDict({ a = a, b = a, c = nn.Linear(3, 3) })
