@@ -2,6 +2,8 @@
 local core = require("lupine.core")
 local files = require("spec.support.files")
 local helper = require("spec.helper")
+local models = require("spec.support.models")
+local poptorch = require("poptorch")
 local processes = require("spec.support.processes")
 local program = require("spec.support.program")
 local torch = require("torch")
@@ -98,6 +100,15 @@ describe("an executable file", function()
       helper.refuses("ValueError", "a.lupine: damaged: 'text/odd' is no text",
         core.read_executable, path)
     end
+  end)
+
+  it("has what a device trained that nobody has read yet", function()
+    local sum = models.Sum(1, 2)
+    local training = poptorch.trainingModel(sum, nil, torch.optim.SGD(sum:parameters(),
+      { lr = 1.0 }))
+    training(torch.ones(2))
+    core.write_executable(path, { "w" }, { sum.w }, {})
+    helper.near(select(2, core.read_executable(path))[1], { 0, 1 })
   end)
 
   it("is told from other files of tensors", function()

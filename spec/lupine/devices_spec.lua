@@ -102,6 +102,28 @@ describe("the simulated machine", function()
     assert.equal("0\n", other("print(devices.attach({ ipus = 2 }).first)"))
   end)
 
+  it("has no part of a device that is out of operation, until it is repaired", function()
+    local pair = devices.attach({ id = 64 }) -- IPUs 0 and 1
+    pair:break_down()
+    pair:detach()
+    for _, id in ipairs({ 0, 1, 64, 96 }) do
+      raises("UnrecoverableError", "Failed to acquire device Id " .. id, function()
+        devices.attach({ id = id })
+      end)
+    end
+    assert.equal(2, devices.attach({ ipus = 1 }).first)
+    assert.equal(4, devices.attach({ ipus = 2 }).first)
+    devices.repair()
+    local second = devices.attach({ id = 1 })
+    second:break_down()
+    second:detach()
+    assert.equal(0, devices.attach({ id = 0 }).first)
+    assert.equal(6, devices.attach({ ipus = 2 }).first)
+    devices.repair()
+    collectgarbage()
+    assert.equal(0, devices.attach({ ipus = 2 }).first)
+  end)
+
   it("has no record of a device that was given back, for who looks into its table", function()
     local a, b = devices.attach({ id = 64 }), devices.attach({ id = 2 })
     local function recorded()

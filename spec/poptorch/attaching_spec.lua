@@ -37,6 +37,55 @@ describe("a model on the simulated machine", function()
     return out
   end
 
+  it("brings to its device what the host has then: weights, optimizer, states", function()
+    local net = nn.Module:extend("Weight")()
+    net.w = nn.Parameter(torch.zeros(1))
+    function net.forward(self, v)
+      return poptorch.identity_loss(self.w * v, "sum")
+    end
+    local optimizer = torch.optim.SGD(net:parameters(), { lr = 1.0, momentum = 0.5 })
+    local trainer = poptorch.trainingModel(net, nil, optimizer)
+    local one = torch.ones(1)
+    trainer(one)
+    helper.near(net.w:detach(), { -1 })
+    trainer:detachFromDevice()
+    optimizer.param_groups[1].lr = 0.25
+    optimizer.state[net.w].momentum_buffer:fill_(6)
+    net.w.data:fill_(10)
+    trainer(one) -- 6 * 0.5 + 1, a quarter of it
+    helper.near(net.w:detach(), { 9 })
+    trainer:detachFromDevice()
+    net.w.data = torch.tensor({ 20.0 })
+    trainer(one) -- 4 * 0.5 + 1
+    helper.near(net.w:detach(), { 19.25 })
+  end)
+
+  it("brings tensors to its device that took the place of others", function()
+    local net = nn.Linear(2, 1, { bias = false })
+    local inference = poptorch.inferenceModel(net)
+    inference(x)
+    inference:detachFromDevice()
+    net.weight = nn.Parameter(torch.tensor({ { 3.0, 4.0 } }))
+    helper.near(inference(x), { { 7 } })
+  end)
+
+  it("leaves the optimizer's states to the host when it is garbage", function()
+    local net = nn.Module:extend("Weight")()
+    net.w = nn.Parameter(torch.zeros(1))
+    function net.forward(self, v)
+      return poptorch.identity_loss(self.w * v, "sum")
+    end
+    local optimizer = torch.optim.SGD(net:parameters(), { lr = 1.0, momentum = 0.5 })
+    local trainer = poptorch.trainingModel(net, nil, optimizer)
+    trainer(torch.ones(1) * 3)
+    trainer = nil
+    collectgarbage()
+    collectgarbage()
+    helper.near(optimizer.state[net.w].momentum_buffer, { 3 })
+    helper.near(net.w:detach(), { -3 })
+    assert.is_nil(trainer)
+  end)
+
   it("attaches when it is compiled and gives the device back in every way there is", function()
     local a, b, c = model(), model(), model()
     assert.same({}, busy())

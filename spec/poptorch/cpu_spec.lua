@@ -261,6 +261,16 @@ describe("a CPU op that fails", function()
     assert.equal(2, m.count:item())
   end)
 
+  it("leaves the trace as it is to a forward that goes on", function()
+    local fail = infer(function() error("no") end, function(self, a)
+      local done, e = pcall(self.cpu, a)
+      assert(not done and tostring(e):find("no"))
+      return a * 2
+    end)
+    helper.near(fail(x), x * 2)
+    helper.near(fail(x + 1), x * 2 + 2)
+  end)
+
   it("ends the trace when it fails there, which can be tried again", function()
     local fail = true
     local inference = infer(function(a)

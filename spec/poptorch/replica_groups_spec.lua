@@ -535,6 +535,13 @@ describe("the cost of weights in replica groups", function()
     assert.equal(whole, update(8, Kind.Consecutive, 2))
   end)
 
+  it("scatters what it shares out, which costs as much as summing it", function()
+    local whole, sum = exchanged(8)
+    local bytes, cycles = exchanged(8, nil, nil, true) -- gradients there, weights back
+    assert.equal(2 * whole, bytes)
+    assert.equal(sum, cycles)
+  end)
+
   it("shares optimizer state out within a group", function()
     -- a velocity, and the learning rate
     local _, _, all = exchanged(8, Kind.NoGrouping, 0, true)
