@@ -469,6 +469,16 @@ describe("a program with CPU ops", function()
     assert.equal(8, #filler)
   end)
 
+  it("has the device's types of what its functions return", function()
+    local s = opened(function()
+      infer(function(a)
+        return a:double(), a:argmax(1), a:gt(2)
+      end)(x)
+    end)
+    local text = s.exec:step():text("step")
+    assert(text:find('types="float32[2, 2], int32[2], bool[2, 2]"', 1, true), text)
+  end)
+
   it("is asked for those in loops and branches, too", function()
     for _, forward in ipairs({ function(self, a)
       return poptorch.for_loop(3, function(b) return self.cpu(b) end, { a })[1]

@@ -172,3 +172,21 @@ describe("assigning under a mask", function()
       end)
   end)
 end)
+
+describe("integers of a call", function()
+  it("that the device's type does not hold are warned of, high or low", function()
+    local function logged(f, n)
+      return helper.logged(function()
+        models.infer(f)(torch.tensor({ n, 0 }))
+      end)
+    end
+    local function low(_, lowest) return lowest end
+    local function high(_, highest) return highest end
+    assert.not_matches("do not fit", logged(low, -2 ^ 31 | 0))
+    assert.not_matches("do not fit", logged(high, 2 ^ 31 - 1 | 0))
+    assert.matches("lowest: values from %-2147483649.* do not fit in int32", logged(low,
+      -2 ^ 31 - 1 | 0))
+    assert.matches("highest: values from .* to 2147483648.* do not fit in int32", logged(high,
+      2 ^ 31 | 0))
+  end)
+end)
