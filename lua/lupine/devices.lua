@@ -12,6 +12,7 @@
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local variables = require("lupine.base.variables")
 
 local M = {}
 
@@ -24,8 +25,8 @@ local PAUSE = 0.2
 --- error: ValueError for a LUPINE_IPUS that is no power of two
 ---@return integer
 function M.ipus()
-  local text = os.getenv("LUPINE_IPUS")
-  if not text or text == "" then
+  local text = variables.text("LUPINE_IPUS")
+  if not text then
     return DEFAULT_IPUS
   end
   local n = math.tointeger(tonumber(text))
@@ -98,13 +99,13 @@ local function in_order(folders)
 end
 
 local function machine()
-  local own, runtime = os.getenv("LUPINE_DEVICES"), os.getenv("XDG_RUNTIME_DIR")
-  if own and own ~= "" then
-    open = core.devices.open(own)
+  local own, runtime = variables.text("LUPINE_DEVICES"), variables.text("XDG_RUNTIME_DIR")
+  if own then
+    open = errors.within("LUPINE_DEVICES", core.devices.open, own)
     return open
   end
   local folders = { ("/tmp/lupine-%d"):format(core.devices.user()) }
-  if runtime and runtime ~= "" then
+  if runtime then
     table.insert(folders, 1, runtime .. "/lupine")
   end
   open = in_order(folders)

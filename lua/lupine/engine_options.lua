@@ -9,6 +9,7 @@ local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local tables = require("lupine.base.tables")
+local variables = require("lupine.base.variables")
 
 local M = {}
 
@@ -81,8 +82,8 @@ end
 --- error: poptorch.Error for a text that is none, or a value that an option has not
 ---@return table<string, string>
 function M.of_environment()
-  local text, out = os.getenv("POPLAR_ENGINE_OPTIONS"), {}
-  if not text or text == "" then
+  local text, out = variables.text("POPLAR_ENGINE_OPTIONS"), {}
+  if not text then
     return out
   end
   local ok, given = pcall(core.json_decode, text)

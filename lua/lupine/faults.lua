@@ -138,6 +138,8 @@ local function read_field(text, at, spec, where)
     text:sub(at):match("^%s*([^;]*)"):sub(1, 40))
   local quoted, after = text:match('^"([^"]*)"()', start)
   local plain, plain_after = text:match('^([^%s;"]+)()', start)
+  errors.check(quoted or text:sub(start, start) ~= '"', "ValueError",
+    "%s: %s: the double quote is not closed: %s", where, key, text:sub(start, start + 39))
   errors.check(quoted or plain, "ValueError", "%s: %s: no value", where, key)
   errors.check(spec[key] == nil, "ValueError", "%s: %s is given twice", where, key)
   spec[key] = NUMBERS[key] and math.tointeger(tonumber(quoted or plain)) or quoted or plain

@@ -6,25 +6,16 @@
 local check = require("lupine.base.check")
 local errors = require("lupine.base.errors")
 local namespace = require("lupine.base.namespace")
+local variables = require("lupine.base.variables")
 
 local M = {}
 
--- A variable's whole number, at least `least`; `default` if it is not set.
-local function figure(name, least, default)
-  local text = os.getenv(name)
-  if not text or text == "" then
-    return default
-  end
-  local n = math.tointeger(tonumber(text))
-  errors.check(n and n >= least, "RuntimeError", "%s: expected an integer >= %d, got '%s'", name,
-    least, text)
-  return n
-end
+local figure = variables.integer
 
 --- Whether PopRun has started this process.
 ---@return boolean
 function M.isPopdistEnvSet()
-  return (os.getenv("POPDIST_NUM_TOTAL_REPLICAS") or "") ~= ""
+  return variables.text("POPDIST_NUM_TOTAL_REPLICAS") ~= nil
 end
 
 --- Replicas of all instances.
@@ -62,7 +53,7 @@ end
 ---@return boolean
 function M.checkNumIpusPerReplica(expected)
   check.int(expected, "checkNumIpusPerReplica: expected", { min = 1 })
-  return figure("POPDIST_NUM_IPUS_PER_REPLICA", 1, expected) == expected
+  return figure("POPDIST_NUM_IPUS_PER_REPLICA", expected, 1) == expected
 end
 
 -- Counts by replicas, of which each instance has as many.
@@ -90,7 +81,8 @@ end
 
 --- Checks what the environment says of this instance, before a script asks for
 --- a part of it.
---- error: RuntimeError for a figure that is no number, or that contradicts others
+--- error: ValueError for a figure that is no number, RuntimeError for one that
+--- contradicts others
 function M.init()
   M.getNumInstances()
   local index, last = M.getInstanceIndex(), M.getNumInstances() - 1

@@ -4,6 +4,7 @@
 --- Source: PopTorch API reference, Options; user guide 4.4.
 local advice = require("lupine.base.advice")
 local errors = require("lupine.base.errors")
+local variables = require("lupine.base.variables")
 
 local M = {}
 
@@ -37,6 +38,8 @@ M.ADVICE = {
   -- what is outside the model
   busy = "with POPTORCH_WAIT_FOR_IPU=1 it is waited for",
   cache_folder = function(e)
+    e.message = ("%s: %s"):format(variables.text("POPTORCH_CACHE_DIR") and "POPTORCH_CACHE_DIR"
+      or "enableExecutableCaching", e.message)
     errors.turn(e, errors.AssertionError)
   end,
 }

@@ -12,7 +12,7 @@ local enums = require("poptorch.enums")
 local errors = require("lupine.base.errors")
 local logging = require("poptorch.logging")
 local own = require("poptorch.executor.own")
-local rules = require("poptorch.options.rules")
+local variables = require("lupine.base.variables")
 
 local C = enums.ConnectionType
 
@@ -41,7 +41,7 @@ end
 -- Attaches to a device, or waits for one.
 local function take(s)
   local wanted = wanted_of(s)
-  local device = advice.call(devices.attach, wanted, rules.env_flag("POPTORCH_WAIT_FOR_IPU"),
+  local device = advice.call(devices.attach, wanted, variables.flag("POPTORCH_WAIT_FOR_IPU"),
     waiting)
   logging.debug("Acquired %d IPU(s): running on device Id %d", device.count, device.id)
   logging.trace("Attached to device %d", device.id)
@@ -107,7 +107,7 @@ end
 -- ---- what the machine has ------------------------------------------------------------
 
 local function has_hardware()
-  return not (rules.env_flag("POPTORCH_IPU_MODEL") or rules.env_flag("POPTORCH_SMALL_IPU_MODEL"))
+  return not (variables.flag("POPTORCH_IPU_MODEL") or variables.flag("POPTORCH_SMALL_IPU_MODEL"))
 end
 
 --- Whether the machine has a device of so many IPUs, busy or not: the simulated

@@ -69,12 +69,13 @@ function Executor:init(...)
   errors.check(training or check.is_none(optimizer), "AssertionError",
     "PoplarExecutor(optimizer): an optimizer is for training only")
   options = rules.for_executor(options, training)
+  local log_file = logging.file(options, training)
   for _, m in ipairs({ model, user_model }) do
     casting.apply(m, options)
   end
   local channel = Channel(training and "poptorch.trainingModel" or "poptorch.inferenceModel")
   rawset(self, own.KEY, {
-    options = options, channel = channel, log_file = logging.file(options, training),
+    options = options, channel = channel, log_file = log_file,
     training = training, optimizer = optimizer, model = user_model, called = model,
     as_wrapped = as_wrapped.take(model, user_model),
   })

@@ -8,6 +8,8 @@
 local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local folders = require("lupine.base.folders")
+local variables = require("lupine.base.variables")
 
 local M = {}
 
@@ -102,6 +104,7 @@ local begun = {} -- paths of log files of this process
 
 --- The log file of a model: modelName.log in Options.logDir, once that is set.
 --- It is empty when the first model of this process takes it.
+--- error: OSError naming logDir if it cannot be written
 ---@param options poptorch.Options
 ---@param training boolean
 ---@return string? path
@@ -109,11 +112,13 @@ function M.file(options, training)
   if not options._values.writes_log then
     return nil
   end
-  local path = ("%s/%s.log"):format(options.log_dir,
-    options.model_name or training and "training" or "inference")
+  local path = folders.path(options.log_dir,
+    ("%s.log"):format(options.model_name or training and "training" or "inference"))
   if not begun[path] then
-    core.make_folder(options.log_dir)
-    core.write_text(path, "")
+    folders.writing("logDir", options.log_dir, function()
+      core.make_folder(options.log_dir)
+      core.write_text(path, "")
+    end)
     begun[path] = true
   end
   return path
@@ -134,22 +139,16 @@ end
 
 -- ---- environment ---------------------------------------------------------------
 
-local function env(name)
-  local value = os.getenv(name)
-  return value ~= "" and value or nil
-end
-
-local level = env("POPTORCH_LOG_LEVEL")
+local level = variables.text("POPTORCH_LOG_LEVEL")
 if level then
-  M.setLogLevel(tonumber(level) or level)
-elseif not env("LUPINE_LOG_LEVEL") then
+  errors.within("POPTORCH_LOG_LEVEL", M.setLogLevel, tonumber(level) or level)
+elseif not variables.text("LUPINE_LOG_LEVEL") then
   M.setLogLevel("INFO")
 end
 
-local destination = env("POPTORCH_LOG_DEST")
+local destination = variables.text("POPTORCH_LOG_DEST")
 if destination then
-  local ok, e = pcall(core.host.log_to, destination)
-  errors.check(ok, "OSError", "POPTORCH_LOG_DEST: %s", not ok and e.message)
+  errors.within("POPTORCH_LOG_DEST", core.host.log_to, destination)
 end
 
 return M

@@ -18,6 +18,7 @@ local Popart = require("poptorch.options.popart")
 local Precision = require("poptorch.options.precision")
 local strategies = require("poptorch.strategies")
 local Training = require("poptorch.options.training")
+local variables = require("lupine.base.variables")
 
 local M = {
   ConfigFileError = errors.ConfigFileError,
@@ -50,14 +51,14 @@ function Options:setup()
     rawset(self, name, group)
   end
   self._values.execution_strategy = strategies.PipelinedExecution()
-  local cache = os.getenv("POPTORCH_CACHE_DIR")
-  if cache and cache ~= "" then
+  local cache = variables.text("POPTORCH_CACHE_DIR")
+  if cache then
     logging.info("POPTORCH_CACHE_DIR is set: executables are cached in %s", cache)
     self:enableExecutableCaching(cache)
   end
-  local json = os.getenv("POPTORCH_DEFAULT_OPTIONS")
-  if json and json ~= "" then
-    self:from_json(json)
+  local json = variables.text("POPTORCH_DEFAULT_OPTIONS")
+  if json then
+    errors.within("POPTORCH_DEFAULT_OPTIONS", self.from_json, self, json)
   end
 end
 

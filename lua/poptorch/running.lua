@@ -187,6 +187,7 @@ local function compile(s, spec, tensors)
     compile_log.again(pcall(match, s, spec))
   end
   compile_log.options(s.options)
+  reports.prepare(s)
   hooks.run(M.pre_compile_hooks)
   local started = core.host.clock()
   local opened = open(s, spec, tensors)

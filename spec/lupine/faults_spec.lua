@@ -290,7 +290,7 @@ describe("faults on demand", function()
         ["recoverable kind=unknown"] = "kind is given twice",
         ["step=3"] = 'kind: expected one of .* got string "step"',
         ["3"] = "expected a kind of fault, got '3'",
-        ['unknown message="a'] = "message: no value",
+        ['unknown message="a'] = 'message: the double quote is not closed: "a$',
         ['unknown message="a"step=1'] = "expected a blank before 'step=1'",
         ["unknown; wrong"] = 'kind: expected one of .* got string "wrong"',
       }) do

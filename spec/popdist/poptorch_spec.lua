@@ -68,7 +68,7 @@ describe("popdist.poptorch.Options", function()
         "POPDIST_LOCAL_INSTANCE_INDEX: expected an integer >= 0" },
     }) do
       local said = within(c[1], c[2])
-      assert.matches("RuntimeError", said)
+      assert.matches(c[3]:find("expected an", 1, true) and "ValueError" or "RuntimeError", said)
       assert.is_truthy(said:find(c[3], 1, true), said)
     end
     helper.raises("ValueError", "ipus_per_replica: expected int", function() popdist.Options(0) end)

@@ -128,7 +128,10 @@ describe("executable caching", function()
     local model = poptorch.inferenceModel(Times(),
       poptorch.Options():enableExecutableCaching(folder .. "/below"))
     local e = support.raises("AssertionError", model, torch.ones(2, 3))
-    assert.truthy(e.message:find(folder, 1, true))
+    assert.equal(("enableExecutableCaching: the folder of the executable cache, %s/below, "
+      .. "cannot be written: %s: Not a directory"):format(folder, folder), e.message)
+    support.raises("AssertionError", poptorch.Options().enableExecutableCaching, poptorch.Options(),
+      "")
   end)
 
   it("lets one of eight processes compile", function()

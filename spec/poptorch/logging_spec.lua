@@ -210,6 +210,15 @@ describe("poptorch.logging", function()
     assert.matches("%[info%] compiled in %d", text)
   end)
 
+  it("names logDir, the folder and the reason where it cannot write", function()
+    local file = program.temporary()
+    local e = helper.raises("OSError", poptorch.inferenceModel, require("torch").nn.ReLU(),
+      poptorch.Options():logDir(file .. "/x"))
+    assert.equal(("logDir: the folder '%s/x' cannot be written: %s: Not a directory"):format(file,
+      file), e.message)
+    os.remove(file)
+  end)
+
   it("tells options, cycles and why a model is compiled again", function()
     local torch = require("torch")
     local lines, log = {}, core.host.log

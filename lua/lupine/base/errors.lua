@@ -242,6 +242,27 @@ function M.add_context(e, label)
   return e
 end
 
+local function passed(what, ok, ...)
+  if not ok then
+    local e = ...
+    if Exception:is(e) then
+      e.message = ("%s: %s"):format(what, e.message)
+    end
+    error(e, 0)
+  end
+  return ...
+end
+
+--- Runs a function; the message of its error begins with what it was for, the option
+--- or variable of whose text it makes something.
+---@param what string
+---@param f fun(...): any
+---@param ... any its arguments
+---@return any ... what it returns
+function M.within(what, f, ...)
+  return passed(what, pcall(f, ...))
+end
+
 --- Defines one more class ("Network error" of a user, popart's own).
 ---@param name string
 ---@param base? table  Exception if nil

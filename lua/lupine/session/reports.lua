@@ -14,6 +14,7 @@
 --- Source: Poplar, engine creation options.
 local core = require("lupine.core")
 local engine_options = require("lupine.engine_options")
+local folders = require("lupine.base.folders")
 local tables = require("lupine.base.tables")
 
 local M = {}
@@ -45,8 +46,25 @@ local TEXTS = {
   end,
 }
 
+-- What writes into a model's folder, whose errors name the engine option.
+local function writing(engine, name, f)
+  local folder = ("%s/%s"):format(engine_options.value(engine, "autoReport.directory"), name)
+  folders.writing("the engine option autoReport.directory", folder, f, folder)
+  return folder
+end
+
+--- Makes the folder of a model that is to be compiled, if files are asked for.
+--- error: OSError naming the engine option if that cannot be done
+---@param engine table<string, string> engine options
+---@param name string of the folder
+function M.prepare(engine, name)
+  if #engine_options.files(engine) > 0 then
+    writing(engine, name, core.make_folder)
+  end
+end
+
 --- Writes the files that are asked for.
---- error: OSError if that cannot be done
+--- error: OSError naming the engine option if that cannot be done
 ---@param session lupine.Session
 ---@param engine table<string, string> engine options
 ---@param name string of the folder
@@ -56,12 +74,12 @@ function M.write(session, engine, name)
   if #files == 0 then
     return nil
   end
-  local folder = ("%s/%s"):format(engine_options.value(engine, "autoReport.directory"), name)
-  core.make_folder(folder)
-  for _, file in ipairs(files) do
-    core.write_text(("%s/%s"):format(folder, file), TEXTS[file](session))
-  end
-  return folder
+  return writing(engine, name, function(folder)
+    core.make_folder(folder)
+    for _, file in ipairs(files) do
+      core.write_text(("%s/%s"):format(folder, file), TEXTS[file](session))
+    end
+  end)
 end
 
 return M

@@ -2,11 +2,9 @@
 --- count and the id come from Open MPI's variables when the options are made.
 --- Source: PopTorch API reference, poptorch.options._DistributedOptions.
 local check = require("lupine.base.check")
+local errors = require("lupine.base.errors")
 local Group = require("poptorch.options.group")
-
-local function from_env(name, default)
-  return math.tointeger(tonumber(os.getenv(name) or "")) or default
-end
+local variables = require("lupine.base.variables")
 
 local Distributed
 Distributed = Group.define("_DistributedOptions", {
@@ -52,8 +50,10 @@ Distributed = Group.define("_DistributedOptions", {
 })
 
 function Distributed:_read_env(size, rank)
-  self._values.numProcesses = from_env(size, 1)
-  self._values.processId = from_env(rank, 0)
+  local n, id = variables.integer(size, 1, 1), variables.integer(rank, 0, 0)
+  errors.check(id < n, "ValueError", "%s: the number of a process is less than how many there "
+    .. "are, got %d with %s = %s", rank, id, size, os.getenv(size) or "nil (1)")
+  self._values.numProcesses, self._values.processId = n, id
 end
 
 --- Takes the number of processes and this one's from MPI's environment.

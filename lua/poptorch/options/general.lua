@@ -137,6 +137,7 @@ end
 
 local function set_cache(self, values, _, row)
   local path = arg(row, "path", values[1])
+  errors.check(path ~= "", "AssertionError", "%s: expected a folder or nil, got ''", row.name)
   self._Popart:_put("enableEngineCaching", path ~= nil)
   self._Popart:_put("cachePath", path)
 end

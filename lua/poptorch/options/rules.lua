@@ -9,6 +9,7 @@ local engine_options = require("lupine.engine_options")
 local enums = require("poptorch.enums")
 local errors = require("lupine.base.errors")
 local logging = require("poptorch.logging")
+local variables = require("lupine.base.variables")
 local Options = require("poptorch.options").Options
 
 local M = {}
@@ -17,14 +18,6 @@ local O, C = enums.OutputMode, enums.ConnectionType
 
 local function popart_error(fmt, ...)
   error(errors.new("Error", "popart_exception", fmt:format(...)), 0)
-end
-
---- A boolean environment variable: set to an integer that is not 0.
----@param name string
----@return boolean
-function M.env_flag(name)
-  local n = math.tointeger(tonumber(os.getenv(name) or ""))
-  return n ~= nil and n ~= 0
 end
 
 --- The options of an executor: checks and freezes the user's, and returns a
@@ -63,23 +56,23 @@ local VERSIONS = { ipu1 = 1, ipu2 = 2, ipu21 = 21 }
 --- The target that options and environment select. `kind` is "hardware"
 --- (the simulated system), "model" (the IPU Model) or "offline"; `version` is
 --- 1, 2, 21 or nil where the system decides; `tiles` is 4 for the small model.
---- error: poptorch.Error for a version that does not exist
+--- error: poptorch.Error for a version that does not exist, ValueError for a variable
+--- that is no number
 ---@param options poptorch.Options
 ---@return {kind: string, version: integer?, tiles: integer?}
 function M.target(options)
   local model, small = options.use_model, false
   if model == nil then
-    model = M.env_flag("POPTORCH_IPU_MODEL")
-    small = not model and M.env_flag("POPTORCH_SMALL_IPU_MODEL")
+    model, small = variables.flag("POPTORCH_IPU_MODEL"), variables.flag("POPTORCH_SMALL_IPU_MODEL")
+    small = small and not model
   end
+  local name = variables.text("POPTORCH_IPU_MODEL_VERSION") or "ipu2"
+  local version = errors.check(VERSIONS[name], "Error",
+    "POPTORCH_IPU_MODEL_VERSION: allowed are ipu1, ipu2 and ipu21, got '%s'", name)
   if model or small then
-    local name = os.getenv("POPTORCH_IPU_MODEL_VERSION")
-    local version = VERSIONS[name and name ~= "" and name or "ipu2"]
-    errors.check(version, "Error",
-      "POPTORCH_IPU_MODEL_VERSION: allowed are ipu1, ipu2 and ipu21, got '%s'", tostring(name))
     return { kind = "model", version = version, tiles = small and 4 or nil }
   end
-  local version = options.ipu_version
+  version = options.ipu_version
   if version ~= nil then
     errors.check(version == 1 or version == 2 or version == 21, "Error",
       "useOfflineIpuTarget(ipu_version): allowed are 1, 2 and 21, got %d", version)
