@@ -265,8 +265,8 @@ describe("report files of a model", function()
   it("that cannot be written are an error that names option, folder and reason", function()
     local f = assert(io.open(folder, "w"))
     f:close()
-    local want = ("the engine option autoReport.directory: the folder '%s/inference' cannot be written: "
-      .. "%s: Not a directory"):format(folder, folder)
+    local want = ("the engine option autoReport.directory: the folder '%s/inference' cannot be "
+      .. "written: %s: Not a directory"):format(folder, folder)
     local e = helper.raises("OSError", compile, poptorch.Options():enableProfiling(folder))
     assert.equal("enableProfiling: " .. want, e.message)
     helper.with_env({ POPLAR_ENGINE_OPTIONS = ('{"autoReport.all": "true", '
