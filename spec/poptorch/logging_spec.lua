@@ -7,6 +7,8 @@ describe("poptorch.logging", function()
 
   before_each(function()
     before = core.host.log_level()
+    logging.set_max_repeats(nil) -- forgets what other specs have repeated
+    logging.set_max_repeats(4)
   end)
   after_each(function()
     core.host.log_level(before)
