@@ -272,7 +272,7 @@ function M.optimizer(plan, of, parameters, lr)
   else
     keywords.lr, keywords.eps, keywords.weight_decay = keywords.lr * 0.2, 1e-2, 0.01
   end
-  if of == poptorch and plan.scaling ~= 1.0 then
+  if of == poptorch and not plan.loose then -- scaled gradients may leave float16
     keywords.loss_scaling = plan.scaling
   end
   local class = optim[kind == "momentum" and "SGD" or kind]
