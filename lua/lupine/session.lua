@@ -244,25 +244,21 @@ end
 
 --- The host's tensors that are there now take the place of those that they
 --- replaced, with the values that these have.
---- error: poptorch.Error for one of another shape or dtype than compiled, or in place
---- of a part of a larger tensor
+--- error: poptorch.Error for one of another shape or dtype than compiled, also where a
+--- tensor that was not replaced has other data, or in place of a part of a larger tensor
 ---@param tensors table<string, table<string, torch.Tensor>> by role and name
 function Session:retarget(tensors)
   local replaced = {}
   for _, m in ipairs(self.uploaded) do
-    local t = tensors[m.role] and tensors[m.role][m.name]
-    if t and t ~= m.tensor then
-      if t.dtype ~= m.tensor.dtype or t.shape ~= m.tensor.shape then
-        errors.raise_hint("replaced", "Error", "%s '%s' was replaced by %s %s, the model was "
-          .. "compiled for %s %s", m.role, m.name, t.dtype, t.shape, m.tensor.dtype,
-          m.tensor.shape)
-      elseif m.tensor._base and not t:is_set_to(m.tensor) then
-        -- of a part the device has the whole: only the same part can take its place
-        errors.raise_hint("replaced", "Error", "%s '%s' was a part of a larger tensor when the "
-          .. "model was compiled and was replaced by another one", m.role, m.name)
-      end
-      replaced[m] = t
+    local t = tensors[m.role] and tensors[m.role][m.name] or m.tensor
+    if t == m.tensor or not m.tensor._base then
+      self.exec:fits(m.index, t)
+    elseif not t:is_set_to(m.tensor) then
+      -- of a part the device has the whole: only the same part can take its place
+      errors.raise_hint("replaced", "Error", "%s '%s' was a part of a larger tensor when the "
+        .. "model was compiled and was replaced by another one", m.role, m.name)
     end
+    replaced[m] = t ~= m.tensor and t or nil
   end
   if not next(replaced) then
     return

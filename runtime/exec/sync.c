@@ -3,6 +3,10 @@
  * a mirror that nobody reads are given back meanwhile. */
 #include "runtime/exec/sync.h"
 
+#include <string.h>
+
+#include "src/kernel/copy/copy.h"
+
 enum { QUIET = 8 }; /* marks without a pull until pages go again */
 
 typedef struct Mirror {
@@ -57,6 +61,56 @@ static LpStatus claim(LpTensor *t, LpErr *e)
     return LP_OK;
 }
 
+static bool same_type(const LpExec *x, size_t var, const LpTensor *t)
+{
+    const LpStep *step = lp_exec_program(x)->step;
+    LpType type = lp_tensor_type(t);
+    LpType want = lp_var_host_type(step, &step->var[var]);
+    return lp_type_eq(&type, &want);
+}
+
+LpStatus lp_sync_fits(const LpExec *x, size_t var, const LpTensor *t, LpErr *e)
+{
+    const LpStep *step = lp_exec_program(x)->step;
+    const LpVariable *v = &step->var[var];
+    LpType now = lp_tensor_type(t), want = lp_var_host_type(step, v);
+    if (!same_type(x, var, t))
+        return lp_fail_hint(
+            e, LP_E_POPTORCH, "replaced",
+            "%s '%s' is %s %s%s now, the model was compiled for %s %s",
+            lp_var_role_name(v->role), v->name, lp_dtype_name(now.dtype),
+            lp_shape_str(&now),
+            lp_tensor_contiguous(t) ? "" : ", not contiguous,",
+            lp_dtype_name(want.dtype), lp_shape_str(&want));
+    return LP_OK;
+}
+
+/* By way of memory in which the elements lie densely. */
+static LpStatus read_strided(const LpExec *x, size_t var, LpTensor *t, LpErr *e)
+{
+    LpTensor *dense = NULL;
+    LpType type = lp_tensor_type(t);
+    LP_TRY(lp_tensor_new(&type, &dense, e));
+    LpStatus st = lp_exec_read_host(x, var, lp_tensor_data(dense), e);
+    if (st == LP_OK) {
+        LpDesc from = lp_desc_of(&type), to = from;
+        memcpy(to.strides, t->strides, sizeof to.strides);
+        lp_copy_strided(&from, lp_tensor_data(dense), &to, lp_tensor_data(t));
+    }
+    lp_tensor_release(dense);
+    return st;
+}
+
+LpStatus lp_sync_read(const LpExec *x, size_t var, LpTensor *t, LpErr *e)
+{
+    if (lp_tensor_contiguous(t))
+        LP_TRY(lp_exec_read_host(x, var, lp_tensor_data(t), e));
+    else
+        LP_TRY(read_strided(x, var, t, e));
+    t->st->version++;
+    return LP_OK;
+}
+
 LpStatus lp_sync_add(LpSync *s, size_t var, LpTensor *t, LpErr *e)
 {
     LP_FAIL_IF(!LP_GROW(s->mirror, s->cap, s->n), e, LP_E_MEMORY,
@@ -75,29 +129,10 @@ static LpStatus pull(void *ctx, LpStorage *st, bool will_write, LpErr *e)
     return lp_sync_pull(ctx, e);
 }
 
-static bool fits(const LpSync *s, const Mirror *m)
-{
-    const LpStep *step = lp_exec_program(s->x)->step;
-    LpType type = lp_tensor_type(m->t);
-    LpType want = lp_var_host_type(step, &step->var[m->var]);
-    return lp_type_eq(&type, &want) && lp_tensor_contiguous(m->t);
-}
-
 LpStatus lp_sync_check(const LpSync *s, LpErr *e)
 {
-    for (size_t i = 0; i < s->n; i++) {
-        const Mirror *m = &s->mirror[i];
-        const LpVariable *v = &lp_exec_program(s->x)->step->var[m->var];
-        LpType now = lp_tensor_type(m->t);
-        if (!fits(s, m))
-            return lp_fail_hint(
-                e, LP_E_POPTORCH, "replaced",
-                "%s '%s' is %s %s%s now, the model was compiled for %s %s",
-                lp_var_role_name(v->role), v->name, lp_dtype_name(now.dtype),
-                lp_shape_str(&now),
-                lp_tensor_contiguous(m->t) ? "" : ", not contiguous,",
-                lp_dtype_name(v->type.dtype), lp_shape_str(&v->type));
-    }
+    for (size_t i = 0; i < s->n; i++)
+        LP_TRY(lp_sync_fits(s->x, s->mirror[i].var, s->mirror[i].t, e));
     return LP_OK;
 }
 
@@ -155,11 +190,10 @@ LpStatus lp_sync_pull(LpSync *s, LpErr *e)
     for (size_t i = 0; i < s->n; i++) {
         LpTensor *t = s->mirror[i].t;
         s->mirror[i].gone = false;
-        if (!fits(s, &s->mirror[i]))
+        if (!same_type(s->x, s->mirror[i].var, t))
             continue;
         LP_TRY(claim(t, e));
-        LP_TRY(lp_exec_read_host(s->x, s->mirror[i].var, lp_tensor_data(t), e));
-        t->st->version++;
+        LP_TRY(lp_sync_read(s->x, s->mirror[i].var, t, e));
     }
     return LP_OK;
 }

@@ -95,25 +95,23 @@ static int exec_read_into(lua_State *L)
     size_t i = lp_check_var(L, 2, s);
     LpTensor *t =
         whole(lp_check_tensor(L, 3, "read_into", "tensor"), &s->var[i]);
-    LpType type = lp_tensor_type(t), want = lp_var_host_type(s, &s->var[i]);
-    if (!lp_type_eq(&type, &want))
-        return lp_raise(L, LP_E_RUNTIME, "variable '%s' has another type",
-                        s->var[i].name);
-    if (lp_exec_shares(x, i, t))
-        return lp_must(L, lp_tensor_touch(t, false, &e), &e), 0;
-    if (lp_tensor_contiguous(t)) {
-        lp_must(L, lp_tensor_touch(t, true, &e), &e);
-        lp_must(L, lp_exec_read_host(x, i, lp_tensor_data(t), &e), &e);
-        t->st->version++;
-        return 0;
-    }
-    LpTensor *tmp = lp_new_tensor(L, &type);
-    lp_must(L, lp_exec_read_host(x, i, lp_tensor_data(tmp), &e), &e);
-    bool grad = lp_grad_enabled();
-    lp_set_grad_enabled(false);
-    LpStatus st = lp_copy_into(t, &(LpArg){.t = tmp}, &e);
-    lp_set_grad_enabled(grad);
-    lp_must(L, st, &e);
+    lp_must(L, lp_sync_fits(x, i, t, &e), &e);
+    bool shared = lp_exec_shares(x, i, t);
+    lp_must(L, lp_tensor_touch(t, !shared, &e), &e);
+    if (!shared)
+        lp_must(L, lp_sync_read(x, i, t, &e), &e);
+    return 0;
+}
+
+/* exec:fits(var, tensor): raises unless it has the type that was compiled */
+static int exec_fits(lua_State *L)
+{
+    LpErr e = {0};
+    LpExec *x = check_exec(L);
+    const LpStep *s = lp_exec_program(x)->step;
+    size_t i = lp_check_var(L, 2, s);
+    LpTensor *t = lp_check_tensor(L, 3, "fits", "tensor");
+    lp_must(L, lp_sync_fits(x, i, whole(t, &s->var[i]), &e), &e);
     return 0;
 }
 
@@ -137,12 +135,10 @@ static int exec_write(lua_State *L)
     LpExec *x = check_idle(L, "write");
     const LpStep *s = lp_exec_program(x)->step;
     size_t i = lp_check_var(L, 2, s);
-    LpTensor *t = check_data(L, 3, &s->var[i]);
-    LpType type = lp_tensor_type(t), want = lp_var_host_type(s, &s->var[i]);
-    if (!lp_shape_eq(&type, &want))
-        return lp_raise(L, LP_E_RUNTIME, "variable '%s' has another shape",
-                        s->var[i].name);
     LpErr e = {0};
+    LpTensor *t = lp_check_tensor(L, 3, "write", s->var[i].name);
+    lp_must(L, lp_sync_fits(x, i, whole(t, &s->var[i]), &e), &e);
+    t = check_data(L, 3, &s->var[i]);
     lp_must(L, lp_exec_write(x, i, t, &e), &e);
     return 0;
 }
@@ -350,15 +346,11 @@ static LpSync *check_set(lua_State *L, int i)
 static int exec_mirror(lua_State *L)
 {
     LpErr e = {0};
-    const LpStep *s = lp_exec_program(check_exec(L))->step;
-    size_t i = lp_check_var(L, 2, s);
-    LpTensor *t = lp_check_tensor(L, 3, "mirror", "tensor");
-    LpType type = lp_tensor_type(t), want = lp_var_host_type(s, &s->var[i]);
-    if (!lp_type_eq(&type, &want) || !lp_tensor_contiguous(t))
-        return lp_raise(L, LP_E_RUNTIME,
-                        "the host tensor of '%s' must be contiguous and of "
-                        "the compiled type",
-                        s->var[i].name);
+    LpExec *x = check_exec(L);
+    size_t i = lp_check_var(L, 2, lp_exec_program(x)->step);
+    const LpVariable *v = &lp_exec_program(x)->step->var[i];
+    LpTensor *t = whole(lp_check_tensor(L, 3, "mirror", "tensor"), v);
+    lp_must(L, lp_sync_fits(x, i, t, &e), &e);
     lp_must(L, lp_sync_add(check_set(L, 4), i, t, &e), &e);
     return 0;
 }
@@ -439,6 +431,7 @@ static int exec_stats(lua_State *L)
 }
 
 static const luaL_Reg exec_methods[] = {{"read", exec_read},
+                                        {"fits", exec_fits},
                                         {"read_into", exec_read_into},
                                         {"write", exec_write},
                                         {"run", exec_run},
