@@ -92,6 +92,11 @@ describe("resize_", function()
     assert.same({ { 0.0, 1.0 }, { 2.0, 3.0 } }, x:resize_(2, 2):tolist())
     assert.same({ { 0.0, 1.0, 2.0, 3.0 }, { 4.0, 5.0, 0.0, 0.0 } }, x:resize_({ 2, 4 }):tolist())
     assert.same({ 0.0, 1.0 }, x:resize_as_(torch.zeros(2)):tolist())
+    for _, dtype in ipairs({ torch.int64, torch.float16, torch.bool }) do -- its own dtype stays
+      local y = torch.ones(2):resize_as_(torch.zeros({ 3 }, { dtype = dtype }))
+      assert.equal(torch.float32, y.dtype)
+      assert.same({ 1.0, 1.0, 0.0 }, y:tolist())
+    end
   end)
 
   it("refuses what it cannot do", function()

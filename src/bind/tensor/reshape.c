@@ -183,9 +183,11 @@ static int m_resize_(lua_State *L)
 
 static int m_resize_as_(lua_State *L)
 {
-    lp_check_self(L, "resize_as_", 1);
+    LpTensor *t = lp_check_tensor(L, 1, "resize_as_", "self");
     LpTensor *like = lp_check_tensor(L, 2, "resize_as_", "the_template");
-    return resize_to(L, "resize_as_", lp_tensor_type(like));
+    LpType type = lp_tensor_type(like);
+    type.dtype = t->dtype;
+    return resize_to(L, "resize_as_", type);
 }
 
 /* ---- set_ ---------------------------------------------------------------- */
