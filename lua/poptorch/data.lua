@@ -32,6 +32,9 @@ local M = { AsynchronousDataAccessor = Accessor }
 
 local Mode = enums.DataLoaderMode
 
+-- Samples of a batch.
+local MOST = 2 ^ 40
+
 -- ---- arguments -------------------------------------------------------------
 
 local OWN = { "options", "dataset", "batch_size", "shuffle", "num_workers", "drop_last",
@@ -203,6 +206,14 @@ local function use_batch_sampler(self, a, factor)
   a.drop_last = nil
 end
 
+-- A batch for one call.
+local function combined_size(batch_size, factor)
+  errors.check(1.0 * batch_size * factor <= MOST, "ValueError", "DataLoader: batch_size x "
+    .. "deviceIterations x gradientAccumulation x replicas must not be more than 2^40, got %d x %d",
+    batch_size, factor)
+  return batch_size * factor
+end
+
 local function check_distributed(a, iterable, shuffled)
   local d = a.options.Distributed
   if d.numProcesses <= 1 or not a.auto_distributed_partitioning then
@@ -260,6 +271,15 @@ local function warn_of_none(source, batches, need, processes)
   end
 end
 
+-- Rows of the batches that the accessor puts together: not more than there are.
+local function rebatched_size(self)
+  local size = self._rebatched and self.combinedBatchSize or nil
+  if size and not self.drop_last and not self._iterable then
+    size = math.min(size, math.max(dataset.len(self.sampler), 2))
+  end
+  return size
+end
+
 --- drop_last: of the whole dataset, or of a process's part. mode, async_options: in
 --- another process, an AsynchronousDataAccessor of these options.
 --- rebatched_worker_size: rows that workers read at a time where batches are put
@@ -292,7 +312,7 @@ function DataLoader:init(...)
   a.options:_freeze("poptorch.DataLoader")
   if a.mode ~= Mode.Sync then
     local o = class.copy(given(a.async_options) and a.async_options or {})
-    o.rebatched_size = self._rebatched and self.combinedBatchSize or nil
+    o.rebatched_size = rebatched_size(self)
     self._accessor = Accessor(self, o)
   end
 end
@@ -343,7 +363,7 @@ function DataLoader:_configure(a)
   if batches then
     use_batch_sampler(self, a, factor)
   elseif batched then
-    a.batch_size = (a.batch_size or 1) * factor
+    a.batch_size = combined_size(a.batch_size or 1, factor)
     self.combinedBatchSize = a.batch_size
   else
     a.drop_last = nil

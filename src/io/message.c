@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -103,6 +104,23 @@ static LpStatus fill(int fd, Head h, Item *items, const char *text,
     return ok ? LP_OK : failed("shared memory", e);
 }
 
+/* Bytes that the system can give, as far as it tells: more would make it kill
+ * processes. Source: proc(5). */
+static size_t available(void)
+{
+    FILE *f = fopen("/proc/meminfo", "re");
+    size_t all = 0, kib;
+    char line[128];
+    if (!f)
+        return SIZE_MAX;
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %zu", &kib) == 1 ||
+            sscanf(line, "SwapFree: %zu", &kib) == 1)
+            all += kib << 10;
+    fclose(f);
+    return all > 0 ? all : SIZE_MAX;
+}
+
 /* Memory that is there: a system that has too little says so now and kills
  * nobody later. */
 static LpStatus reserve(int fd, Head h, Item *items, const char *text,
@@ -110,6 +128,11 @@ static LpStatus reserve(int fd, Head h, Item *items, const char *text,
 {
     size_t end;
     LP_TRY(lay_out(h, items, like, n, &end, e));
+    size_t most = available();
+    LP_FAIL_IF(
+        end > most, e, LP_E_MEMORY,
+        "out of memory: shared buffers take %zu bytes, %zu are available", end,
+        most);
     do
         errno = posix_fallocate(fd, 0, (off_t)end);
     while (errno == EINTR);

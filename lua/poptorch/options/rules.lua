@@ -88,33 +88,41 @@ local function check_period(of, mode, period, iterations)
   end
 end
 
+-- Micro-batches of a call.
+local MOST = 2 ^ 40
+
+-- The loops that a call goes through.
+local function check_loops(options, training)
+  local di, rf = options.device_iterations, options.replication_factor
+  local ga = training and options.Training.gradient_accumulation or 1
+  if di <= 0 then
+    popart_error("batches per step (deviceIterations) must be greater than 0, got %d", di)
+  end
+  if rf <= 0 then
+    popart_error("replicationFactor must be greater than 0, got %d", rf)
+  end
+  if ga <= 0 then
+    popart_error("gradientAccumulation must be greater than 0, got %d", ga)
+  end
+  if 1.0 * di * ga * rf > MOST then
+    popart_error("deviceIterations x gradientAccumulation x replicationFactor must not be more "
+      .. "than 2^40, got %d x %d x %d", di, ga, rf)
+  end
+end
+
 --- What must hold of the counts of a call, whatever the model.
 --- error: poptorch.Error naming the options
 ---@param options poptorch.Options an executor's own
 ---@param training boolean
 function M.check_counts(options, training)
+  check_loops(options, training)
   local di, n = options.device_iterations, options.output_return_period
-  if di <= 0 then
-    popart_error("batches per step (deviceIterations) must be greater than 0, got %d", di)
-  end
-  if options.replication_factor <= 0 then
-    popart_error("replicationFactor must be greater than 0, got %d", options.replication_factor)
-  end
-  if training and options.Training.gradient_accumulation <= 0 then
-    popart_error("gradientAccumulation must be greater than 0, got %d",
-      options.Training.gradient_accumulation)
-  end
   check_period("", options.output_mode, n, di)
   for name, anchor in pairs(options.anchored_tensors) do
     check_period(("anchor '%s': "):format(name), anchor.output_mode,
       anchor.output_return_period, di)
   end
   local rf, group = options.replication_factor, options.input_group_size
-  local ga = training and options.Training.gradient_accumulation or 1
-  if 1.0 * di * ga * rf > 2 ^ 40 then
-    popart_error("deviceIterations x gradientAccumulation x replicationFactor must not be more "
-      .. "than 2^40, got %d x %d x %d", di, ga, rf)
-  end
   if rf % group ~= 0 then
     popart_error("the input group size must divide the replication factor, got %d and %d",
       group, rf)
@@ -155,9 +163,11 @@ end
 
 --- What an input's first dimension must be a multiple of: device iterations,
 --- input groups of replicas, accumulated micro-batches.
+--- error: poptorch.Error unless these are from 1 to 2^40
 ---@param options poptorch.Options
 ---@return integer
 function M.input_factor(options)
+  check_loops(options, true)
   return options.device_iterations * (options.replication_factor // options.input_group_size)
     * options.Training.gradient_accumulation
 end

@@ -19,6 +19,7 @@ local PREFETCH = 2 -- batches that a worker has ahead, unless asked otherwise
 -- A channel takes some 160 messages before its writer waits; were both sides to
 -- wait for that, neither would go on.
 local MOST_AHEAD = 64
+local MOST_WORKERS = 1024 -- each is a process
 local GRACE = 1.0 -- seconds that an idle worker has to end
 
 -- ---- arguments -------------------------------------------------------------
@@ -36,9 +37,9 @@ end
 ---@param loader torch.utils.data.DataLoader
 ---@param a table<string, any> the loader's arguments
 function M.setup(loader, a)
-  local least = { min = 0 }
-  loader.num_workers = check.int(a.num_workers or 0, "DataLoader: num_workers", least)
-  loader.timeout = check.number(a.timeout or 0, "DataLoader: timeout", least)
+  loader.num_workers = check.int(a.num_workers or 0, "DataLoader: num_workers",
+    { min = 0, max = MOST_WORKERS })
+  loader.timeout = check.number(a.timeout or 0, "DataLoader: timeout", { min = 0 })
   loader.persistent_workers = check.bool(a.persistent_workers or false,
     "DataLoader: persistent_workers")
   if loader.num_workers == 0 then
