@@ -8,6 +8,8 @@
 #include "src/autodiff/trace.h"
 #include "src/base/mem.h"
 #include "src/kernel/attrs.h"
+#include "src/kernel/copy/view_geometry.h"
+#include "src/ops/ops.h"
 
 void *lp_attrs_block(size_t head, const LpAttr *attr, int n)
 {
@@ -141,8 +143,52 @@ LpVal lp_replay_chain(LpBuilder *b, const LpViewStep *step, LpVal base)
     return b->emit(b, c->op, &x, 1, c->attr, out) > 0 ? out[0] : LP_NOVAL;
 }
 
+/* Does a step of the chain show elements several times? Then the value that it
+ * shows does not tell which of them was written. */
+static bool repeats(const LpViewStep *step, const LpType *base)
+{
+    for (; step; step = step->parent)
+        if (lp_numel(&step->type) >
+            lp_numel(step->parent ? &step->parent->type : base))
+            return true;
+    return false;
+}
+
+/* Where the elements of a view lie in its base, a contiguous value: false where
+ * strides do not tell. */
+static bool reach(const LpViewStep *step, const LpType *base, LpViewGeometry *g)
+{
+    LpErr ignored = {0};
+    LpViewGeometry of = {.type = *base};
+    const LpViewCall *c = step->call;
+    if (step->parent && !reach(step->parent, base, &of))
+        return false;
+    if (lp_view_geometry(c->op, c->attr, c->op->n_attr, &of.type,
+                         step->parent ? of.strides : NULL, g,
+                         &ignored) != LP_OK)
+        return false;
+    g->offset += of.offset;
+    return !g->needs_copy && g->type.dtype == base->dtype;
+}
+
+/* A part in which no element comes twice, of a view in which some do. */
+static bool put_part(LpBuilder *b, const LpViewStep *step, LpVal *base, LpVal v)
+{
+    LpType type = *lp_type(b, *base);
+    LpViewGeometry g;
+    if (!repeats(step, &type) || !reach(step, &type, &g) ||
+        lp_view_overlaps(&g))
+        return false;
+    LpAttr at[] = {lp_attr_ints(g.type.shape, g.type.ndim),
+                   lp_attr_ints(g.strides, g.type.ndim), lp_attr_int(g.offset)};
+    *base = lp_emit(b, LP_OP_as_strided_embed, (LpVal[]){*base, v}, 2, at);
+    return true;
+}
+
 LpVal lp_put_chain(LpBuilder *b, const LpViewStep *step, LpVal base, LpVal v)
 {
+    if (put_part(b, step, &base, v))
+        return base;
     while (step) {
         const LpViewCall *c = step->call;
         if (!c->op->put) {
