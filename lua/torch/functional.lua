@@ -49,7 +49,8 @@ define("isclose", { "input", "other", "rtol", "atol", "equal_nan" }, true,
     errors.check(input.dtype == other.dtype, "RuntimeError",
       "isclose(): dtypes must be equal, not %s and %s", tostring(input.dtype),
       tostring(other.dtype))
-    rtol, atol = default(rtol, 1e-5), default(atol, 1e-8)
+    rtol = check.number(default(rtol, 1e-5), "isclose(): rtol")
+    atol = check.number(default(atol, 1e-8), "isclose(): atol")
     errors.check(rtol >= 0 and atol >= 0, "RuntimeError",
       "isclose(): rtol and atol must be greater than or equal to zero, got %s and %s",
       tostring(rtol), tostring(atol))
@@ -291,8 +292,9 @@ end
 
 --- A tensor of `data` with the receiver's dtype.
 function methods.new_tensor(self, data, keywords)
+  tensor(self, "new_tensor()", "self")
   local k = {}
-  for name, value in pairs(keywords or {}) do
+  for name, value in pairs(check.plain_table(keywords or {}, "new_tensor(): keywords")) do
     k[name] = value
   end
   k.dtype = k.dtype or self.dtype
@@ -301,6 +303,8 @@ end
 
 --- Each element becomes fn(element). Slow: for tests and look-up tables.
 function methods.apply_(self, fn)
+  tensor(self, "apply_()", "self")
+  check.callable(fn, "apply_(): callable")
   local values = self:reshape(-1):tolist()
   for i, v in ipairs(values) do
     values[i] = fn(v)
@@ -311,7 +315,8 @@ end
 --- The elements whose positions are all equal become value; with wrap the
 --- diagonal of a tall matrix begins again one row below its end.
 function methods.fill_diagonal_(self, value, wrap)
-  local n = self:dim()
+  local n = tensor(self, "fill_diagonal_()", "self"):dim()
+  flag(wrap, "fill_diagonal_(): wrap")
   errors.check(n > 1, "RuntimeError", "fill_diagonal_(): the tensor has %d dimensions, it must "
     .. "have 2 or more", n)
   for d = 1, n > 2 and n - 1 or 0 do
@@ -334,6 +339,7 @@ end
 methods.repeat_ = methods["repeat"]
 
 function methods.float_power_(self, exponent)
+  tensor(self, "float_power_()", "self")
   errors.check(self.dtype == core.dtypes.float64, "RuntimeError",
     "float_power_(): the result is float64, the base %s", tostring(self.dtype))
   return self:copy_(op.float_power(self:clone(), exponent)) -- its gradient reads the base

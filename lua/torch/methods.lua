@@ -149,6 +149,14 @@ function methods.sum_to_size(self, ...)
   return out:reshape(sizes)
 end
 
+-- A list of numbers from 0 on, or a Size.
+local function ints(list, where)
+  check.table(list, where)
+  for i, n in ipairs(check.dense(list, where)) do
+    check.int(n, ("%s: element %d"):format(where, i), { min = 0 })
+  end
+end
+
 --- Undefined elements at these strides.
 --- Source: PyTorch documentation, torch.empty_strided
 ---@param size integer[]
@@ -157,6 +165,8 @@ end
 ---@return torch.Tensor
 function M.empty_strided(size, stride, ...)
   local n = 1
+  ints(size, "empty_strided(): size")
+  ints(stride, "empty_strided(): stride")
   errors.check(#size == #stride, "RuntimeError",
     "empty_strided(): size has %d dimensions, stride %d", #size, #stride)
   for d = 1, #size do
@@ -169,8 +179,8 @@ function M.empty_strided(size, stride, ...)
 end
 
 function methods.new_empty_strided(self, size, stride, keywords)
-  local k = { dtype = self.dtype }
-  for name, value in pairs(keywords or {}) do
+  local k = { dtype = tensor(self, "new_empty_strided()", "self").dtype }
+  for name, value in pairs(check.plain_table(keywords or {}, "new_empty_strided(): keywords")) do
     k[name] = value
   end
   return M.empty_strided(size, stride, k)

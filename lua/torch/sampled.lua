@@ -140,11 +140,13 @@ function M.histogram(...)
   local low, high
   if given(a[3]) then
     low, high = table.unpack(each(a[3], 2, where, "range"))
+    check.number(low, where .. ": range")
+    check.number(high, where .. ": range")
   end
   local bins = given(a[2]) and a[2] or 100
   errors.check(not (low and core.is_tensor(bins)), "TypeError",
     "%s: range is for bins of equal width, not for given edges", where)
-  errors.check(not given(a[4]) or a[4].shape == x.shape, "RuntimeError",
+  errors.check(not given(a[4]) or tensor(a[4], where, "weight").shape == x.shape, "RuntimeError",
     "%s: if weight tensor is provided it should have the same shape as the input tensor", where)
   x = x:reshape(-1)
   local edges = edges_of(bins, x, low, high, where)

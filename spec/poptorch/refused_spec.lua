@@ -30,9 +30,9 @@ describe("operators that cannot be compiled", function()
     end)
     local e = helper.raises("Error", model, torch.ones(4), torch.arange(4))
     assert.matches("the model uses 5 operators that cannot be compiled:", e.message, 1, true)
-    for i, what in ipairs({ "nonzero has", "a mask as an index: nonzero has", "unique_all has",
-      "without minlength", "one_hot_any has" }) do
-      assert.matches(("refused_spec.lua:%d: %s"):format(first + i, what), e.message, 1, true)
+    for i, what in ipairs({ "nonzero has", "a mask as an index: nonzero has", "unique has",
+      "without minlength.*bincount has", "one_hot has" }) do
+      assert.matches(("refused_spec.lua:%d: [^\n]*%s"):format(first + i, what), e.message)
     end
     assert.matches("Allowed: x[mask] = values, torch.where, masked_fill", e.message, 1, true)
     assert.is_false(model:isCompiled())

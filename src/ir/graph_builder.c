@@ -55,15 +55,25 @@ static void close_region(LpGraphBuilder *gb, uint32_t id, const LpVal *out,
     r->n_out = (uint32_t)n_out;
 }
 
+/* What scripts call it: one_hot_any and unique_all are one_hot and unique. */
+static int said(const LpOp *op)
+{
+    size_t n = strlen(op->name);
+    if (n > 4 && (strcmp(op->name + n - 4, "_any") == 0 ||
+                  strcmp(op->name + n - 4, "_all") == 0))
+        n -= 4;
+    return (int)n;
+}
+
 /* An operator that no program can have; its shape rule gives the largest
  * result. */
 static bool excused(LpBuilder *b, const LpOp *op)
 {
     char text[160];
     snprintf(text, sizeof text,
-             "%s has a result whose shape depends on its data; it works "
+             "%.*s has a result whose shape depends on its data; it works "
              "eagerly but cannot be compiled",
-             op->name);
+             said(op), op->name);
     if (lp_excused(b, text))
         return true;
     lp_fail(b->err, LP_E_UNTRACED, "%s", text);

@@ -314,7 +314,8 @@ static int set_data(lua_State *L, LpTensor *t)
                         "data cannot be assigned to a view "
                         "or inside a traced function");
     LpErr e = {0}; /* what other names of t's memory are to show comes now */
-    lp_must(L, lp_tensor_touch(t, true, &e), &e);
+    if (!(t->st->flags & LP_ST_META))
+        lp_must(L, lp_tensor_touch(t, true, &e), &e);
     LpStorage *old = t->st;
     v->st->refs++;
     t->st = v->st;

@@ -138,7 +138,11 @@ void lp_push_size(lua_State *L, const int64_t *shape, int n)
 
 static int size_new(lua_State *L)
 {
-    luaL_checktype(L, 1, LUA_TTABLE);
+    char what[LP_DESCRIBE];
+    if (!lua_istable(L, 1))
+        return lp_raise(L, LP_E_TYPE,
+                        "torch.Size(): expected a list of integers, not %s",
+                        lp_describe(L, 1, what));
     lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
     lua_createtable(L, (int)n, 0);
     for (lua_Integer i = 1; i <= n; i++) {

@@ -97,7 +97,7 @@ LP_FORMULA(bincount,
 {
     static const char refused[] =
         "without minlength, which compiled is the number of counts, "
-        "bincount_any has a result whose shape depends on its data; it works "
+        "bincount has a result whose shape depends on its data; it works "
         "eagerly but cannot be compiled";
     bool none = attr[LP_BINCOUNT_MINLENGTH].i == 0;
     if (b->on_host || (none && lp_excused(b, refused)))

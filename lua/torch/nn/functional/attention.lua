@@ -5,6 +5,7 @@
 --- added to the scores.
 ---
 --- source: Vaswani et al. 2017; PyTorch documentation of both functions
+local check = require("lupine.base.check")
 local define = require("torch.nn.functional.define")
 local errors = require("lupine.base.errors")
 
@@ -131,6 +132,8 @@ return function(F)
         "multi_head_attention_forward: static_k and static_v are not available")
       errors.check(not is_causal or attn_mask, "RuntimeError",
         "Need attn_mask if specifying the is_causal hint.")
+      check.int(size, "multi_head_attention_forward(): embed_dim_to_check")
+      check.int(heads, "multi_head_attention_forward(): num_heads", { min = 1 })
       errors.check(query:size(-1) == size, "AssertionError",
         "was expecting embedding dimension of %d, but got %d", size, query:size(-1))
       errors.check(size % heads == 0, "AssertionError", "embed_dim %d not divisible by num_heads "

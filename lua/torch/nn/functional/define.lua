@@ -10,15 +10,34 @@ local signatures = require("lupine.base.signatures")
 
 -- Parameters of these names are tensors (or None, where that is the default).
 local TENSORS = {}
-for name in ([[input input1 input2 x1 x2 target anchor positive negative logits log_probs query key
-  value grid theta indices weight bias running_mean running_var per_sample_weights linear_weight
-  linear_bias]]):gmatch("%S+") do
+for name in ([[input input1 input2 x1 x2 target targets anchor positive negative logits log_probs
+  query key value grid theta indices weight bias running_mean running_var per_sample_weights
+  linear_weight linear_bias]]):gmatch("%S+") do
   TENSORS[name] = true
+end
+
+-- A number, or a tensor that stands for one.
+local function number(value, where)
+  return core.is_tensor(value) and value or check.number(value, where)
+end
+
+-- What a parameter must be whose default is a float or a boolean: checks by its number.
+local function kinds_of(parsed)
+  local kinds = {}
+  for i, name in ipairs(parsed.names) do
+    local default = parsed.defaults[name]
+    if math.type(default) == "float" then
+      kinds[i] = number
+    elseif type(default) == "boolean" then
+      kinds[i] = check.bool
+    end
+  end
+  return kinds
 end
 
 return function(t, sig, fn)
   local parsed = signature(sig)
-  local tensors = {}
+  local tensors, kinds = {}, kinds_of(parsed)
   for i, name in ipairs(parsed.names) do
     if TENSORS[name] then
       tensors[#tensors + 1] = i
@@ -26,6 +45,9 @@ return function(t, sig, fn)
   end
   local function defined(...)
     local a = parsed:list(...)
+    for i, kind in next, kinds do
+      kind(a[i], ("%s(): %s"):format(parsed.name, parsed.names[i]))
+    end
     for _, i in ipairs(tensors) do
       local name, v = parsed.names[i], a[i]
       if not core.is_tensor(v) and (v ~= nil or parsed.required[name]) then

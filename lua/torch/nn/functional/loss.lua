@@ -24,7 +24,7 @@ end
 
 -- An argument by position or in the last table.
 local function argument(i, name, ...)
-  local value, last = (select(i, ...)), (select(-1, ...))
+  local value, last = (select(i, ...)), (select(-1, nil, ...))
   return type(value) == "userdata" and value or type(last) == "table" and last[name] or nil
 end
 
@@ -88,7 +88,7 @@ local function define_warned(M, F, sig, look)
     at = parameter == "weight" and i or at
   end
   M[name] = function(...)
-    local n, last = select("#", ...), (select(-1, ...))
+    local n, last = select("#", ...), (select(-1, nil, ...))
     if n > 0 then
       look(name, ...)
     end
@@ -178,7 +178,8 @@ return function(F)
     .. "distance_function=None, margin=1.0, swap=False, reduction='mean')",
     function(anchor, positive, negative, distance, margin, swap, reduction)
       check_margin("triplet_margin_with_distance_loss", margin)
-      distance = distance or F.pairwise_distance
+      distance = check.callable(distance or F.pairwise_distance,
+        "triplet_margin_with_distance_loss(): distance_function")
       local near, far = distance(anchor, positive), distance(anchor, negative)
       if swap then
         far = far:minimum(distance(positive, negative))
