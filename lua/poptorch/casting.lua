@@ -34,6 +34,7 @@ local MARK = "_poptorch_autocast"
 ---@param ... any enabled (boolean, true)
 ---@return torch.nn.Module self
 function nn.Module:autocast(...)
+  check.method(self, nn.Module, "autocast")
   local enabled, given = check.one("autocast", "enabled", ...)
   if enabled == nil and not given then
     enabled = true

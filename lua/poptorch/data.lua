@@ -162,6 +162,7 @@ end
 --- it gives the memory of the accessor's buffers.
 ---@return fun(): any, ...
 function DataLoader:iter()
+  check.method(self, DataLoader, "iter")
   if self._accessor then
     return self._accessor:iter()
   end
@@ -390,6 +391,7 @@ end
 
 --- Ends the process of an asynchronous loader; in the mode Sync nothing happens.
 function DataLoader:terminate()
+  check.method(self, DataLoader, "terminate")
   if self._accessor then
     self._accessor:terminate()
   end

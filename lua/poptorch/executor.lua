@@ -114,7 +114,7 @@ function Executor.__index(self, key)
   if method then
     return method
   end
-  local s = own.state(self)
+  local s = rawget(self, own.KEY)
   if not s then -- under construction
     return Executor[key]
   elseif key == "options" then

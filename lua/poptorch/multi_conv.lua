@@ -111,6 +111,7 @@ end
 ---@param ... any value (number|number[]|nil one for all or one each; nil: as the IPU has)
 ---@return poptorch.MultiConv self
 function MultiConv:availableMemoryProportions(...)
+  check.method(self, MultiConv, "availableMemoryProportions")
   local value = check.one("MultiConv.availableMemoryProportions", "value", ...)
   self._proportions = value ~= nil and each(value, "MultiConv.availableMemoryProportions: value",
     "AssertionError", "a number from 0 to less than 1", function(x)
@@ -125,6 +126,7 @@ end
 ---@param ... any value (torch.dtype|torch.dtype[] one for all or one each)
 ---@return poptorch.MultiConv self
 function MultiConv:partialsTypes(...)
+  check.method(self, MultiConv, "partialsTypes")
   local value = check.one("MultiConv.partialsTypes", "value", ...)
   self._partials = each(value, "MultiConv.partialsTypes: invalid partials types", "ValueError",
     "torch.float or torch.half", function(x)
@@ -142,6 +144,7 @@ end
 ---@param ... any value (boolean|boolean[]|nil one for all or one each)
 ---@return poptorch.MultiConv self
 function MultiConv:enableConvDithering(...)
+  check.method(self, MultiConv, "enableConvDithering")
   local value = check.one("MultiConv.enableConvDithering", "value", ...)
   self._dithering = value ~= nil and each(value, "MultiConv.enableConvDithering: value",
     "ValueError", "a bool", function(x)
@@ -155,6 +158,7 @@ end
 ---@param ... any value (table? a MultiConvPlanType; nil: the default)
 ---@return poptorch.MultiConv self
 function MultiConv:planType(...)
+  check.method(self, MultiConv, "planType")
   local value = check.one("MultiConv.planType", "value", ...)
   self._plan_type = value == nil and enums.MultiConvPlanType.Parallel
     or check.enum(value, "MultiConv.planType: invalid plan type", enums.MultiConvPlanType, AE)
@@ -166,6 +170,7 @@ end
 ---@param ... any value (integer)
 ---@return poptorch.MultiConv self
 function MultiConv:perConvReservedTiles(...)
+  check.method(self, MultiConv, "perConvReservedTiles")
   local value = check.one("MultiConv.perConvReservedTiles", "value", ...)
   self._reserved = math.tointeger(check.int(value, "MultiConv.perConvReservedTiles: value",
     { error = "AssertionError", outside = "AssertionError", min = 0, max = 1 << 20 }))
@@ -178,6 +183,7 @@ end
 ---@param ... any value (number)
 ---@return poptorch.MultiConv self
 function MultiConv:cycleBackOff(...)
+  check.method(self, MultiConv, "cycleBackOff")
   local value = check.one("MultiConv.cycleBackOff", "value", ...)
   local number = check.number(value, "MultiConv.cycleBackOff: value", AE)
   errors.check(number >= 0 and number <= 1, "AssertionError",

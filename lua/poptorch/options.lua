@@ -71,12 +71,14 @@ end
 --- True while the output mode is still OutputMode.Default.
 ---@return boolean
 function Options:defaultOutputMode()
+  check.method(self, Options, "defaultOutputMode")
   return self.output_mode == enums.OutputMode.Default
 end
 
 --- A deep copy that may be changed, sub-options and strategy included.
 ---@return poptorch.Options
 function Options:clone()
+  check.method(self, Options, "clone")
   local copy = class.copy(self)
   rawset(copy, "_frozen", false)
   return copy
@@ -106,6 +108,7 @@ end
 --- True once a wrapper or a data loader has taken these options.
 ---@return boolean
 function Options:isFrozen()
+  check.method(self, Options, "isFrozen")
   return self._frozen ~= false
 end
 
@@ -141,6 +144,7 @@ end
 --- error: AssertionError while the output mode is Default
 ---@return table<string, any>
 function Options:toDict()
+  check.method(self, Options, "toDict")
   errors.check(not self:defaultOutputMode(), "AssertionError",
     "toDict: the output mode is still OutputMode.Default; a wrapped model's options have "
     .. "Final or All")

@@ -150,6 +150,7 @@ end
 ---@param ... any the arguments of forward, and {export_model = true} by name
 function methods.compileAndExport(self, filename, ...)
   local export_model, given = take_flag(...)
+  own.idle(self, "compileAndExport")
   check.string(filename, "compileAndExport(filename)")
   if not self:isCompiled() then
     self:compile(table.unpack(given, 1, given.n))

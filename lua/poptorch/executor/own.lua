@@ -7,12 +7,22 @@ local KEY = {}
 
 local M = { KEY = KEY }
 
+-- error: TypeError for what is no executor, as a call with a point gives it
+local function state_of(executor, what)
+  local state = type(executor) == "table" and rawget(executor, KEY)
+  errors.check(state, "TypeError",
+    "%s is a method of a wrapped model: call it with a colon, model:%s(...)", what, what)
+  return state
+end
+
 --- The state of an executor: options, training, optimizer, model, and, once it is
 --- compiled, session and what running.lua and completing.lua note.
+--- error: TypeError for what is none
 ---@param executor poptorch.PoplarExecutor
 ---@return table
 function M.state(executor)
-  return rawget(executor, KEY)
+  return type(executor) == "table" and rawget(executor, KEY)
+    or state_of(executor, debug.getinfo(2, "n").name or "this")
 end
 
 --- The state of one whose program is not being run: a CPU op, which sees one that
@@ -22,7 +32,7 @@ end
 ---@param what string the method that asks
 ---@return table
 function M.idle(executor, what)
-  local s = rawget(executor, KEY)
+  local s = state_of(executor, what)
   errors.check(not (s.session and s.session.exec:running()), "Error",
     "%s: the model is running: a CPU op may not change the executor that runs it", what)
   return s
@@ -34,7 +44,7 @@ end
 ---@param what string the method that asks
 ---@return table
 function M.compiled(executor, what)
-  local s = rawget(executor, KEY)
+  local s = state_of(executor, what)
   errors.check(s.session, "Error", "%s: the model is not compiled (or was destroyed)", what)
   return s
 end

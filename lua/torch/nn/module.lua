@@ -176,6 +176,7 @@ end
 ---@param tensor torch.Tensor?
 ---@param ... any persistent (true): part of state_dict
 function Module:register_buffer(name, tensor, ...)
+  check.method(self, Module, "register_buffer")
   local persistent = check.arguments("register_buffer", { "persistent" }, nil, ...)[1]
   check_name(self, name, "buffer", self._buffers)
   errors.check(check.is_none(tensor) or core.is_tensor(tensor), "TypeError",
@@ -189,6 +190,7 @@ end
 ---@param name string
 ---@param param torch.nn.Parameter? nil: the name is taken, without a value
 function Module:register_parameter(name, param)
+  check.method(self, Module, "register_parameter")
   check_name(self, name, "parameter", self._parameters)
   local none = check.is_none(param)
   errors.check(none or core.is_parameter(param), "TypeError",
@@ -202,6 +204,7 @@ end
 ---@param name string
 ---@param module torch.nn.Module?
 function Module:add_module(name, module)
+  check.method(self, Module, "add_module")
   local none = check.is_none(module)
   errors.check(none or is_module(module), "TypeError", "%s is not a Module", kind_of(module))
   check_name(self, name, "module", self._modules)

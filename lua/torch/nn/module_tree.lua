@@ -90,6 +90,7 @@ return function(Module)
 
     --- By its path, such as "layers.0.weight".
     M["get_" .. singular] = function(self, path)
+      check.string(path, ("get_%s(target)"):format(singular))
       local owner, name = path:match("^(.*)%.([^.]*)$")
       local module = M.get_submodule(self, owner or "")
       local value = module[registry].values[name or path]
@@ -143,6 +144,8 @@ return function(Module)
 
   --- By its path, such as "layers.0"; "" is the module itself.
   function M:get_submodule(path)
+    check.method(self, Module, "get_submodule")
+    check.string(path, "get_submodule(target)")
     local module = self
     for name in path:gmatch("[^.]+") do
       local child = module._modules.values[name]
@@ -249,6 +252,7 @@ return function(Module)
   for _, name in ipairs({ "half", "float", "double", "bfloat16" }) do
     --- Floating-point parameters and buffers in this dtype.
     M[name] = function(self, ...)
+      check.method(self, Module, name)
       check.most(name, 0, ...)
       return self:_apply(function(t)
         return t:is_floating_point() and t[name](t) or t
@@ -279,12 +283,14 @@ return function(Module)
 
   --- All parameters and buffers in this dtype.
   function M:type(dtype)
+    check.method(self, Module, "type")
     return self:_apply(function(t)
       return t:type(dtype)
     end)
   end
 
   function M:cpu(...)
+    check.method(self, Module, "cpu")
     check.most("cpu", 0, ...)
     return self:_apply(function(t)
       return t:cpu()

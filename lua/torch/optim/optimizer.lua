@@ -56,6 +56,7 @@ end
 --- Adds {params = {…}, lr = …}; what it leaves out has the defaults.
 ---@param group table
 function Optimizer:add_param_group(group)
+  check.method(self, Optimizer, "add_param_group")
   self.param_groups[#self.param_groups + 1] = groups.complete(self, group)
 end
 

@@ -61,6 +61,7 @@ end
 ---@param ... any refused
 ---@return {state: table<integer, table>, param_groups: table[]}
 function M:state_dict(...)
+  check.method(self, require("torch.optim.optimizer"), "state_dict")
   check.most("state_dict", 0, ...)
   hooks.run(self._state_hooks.save, self)
   local out = { state = {}, param_groups = core.list({}) }
@@ -162,6 +163,7 @@ end
 --- optimizer's state
 ---@param dict {state: table<integer, table>, param_groups: table[]}
 function M:load_state_dict(dict)
+  check.method(self, require("torch.optim.optimizer"), "load_state_dict")
   errors.check(type(dict) == "table" and type(dict.param_groups) == "table"
     and type(dict.state) == "table", type(dict) == "table" and "KeyError" or "TypeError",
     "load_state_dict: expected {state = …, param_groups = …}, got %s", check.describe(dict))

@@ -149,6 +149,7 @@ end
 
 ---@return (number|torch.Tensor)[]
 function LRScheduler:get_last_lr()
+  check.method(self, LRScheduler, "get_last_lr")
   return core.list({ table.unpack(self._last_lr) })
 end
 
@@ -168,6 +169,7 @@ local NOT_STATE = { optimizer = true, _schedulers = true }
 --- Everything but the optimizer and functions; in lr_lambdas each that is one
 --- is torch.none, a callable object is a table of its fields.
 function LRScheduler:state_dict()
+  check.method(self, LRScheduler, "state_dict")
   local out = {}
   for name, value in pairs(self) do
     if not NOT_STATE[name] and type(value) ~= "function" and name ~= "lr_lambdas" then
@@ -186,6 +188,7 @@ function LRScheduler:state_dict()
 end
 
 function LRScheduler:load_state_dict(dict)
+  check.method(self, LRScheduler, "load_state_dict")
   errors.check(type(dict) == "table", "TypeError",
     "%s:load_state_dict: expected what state_dict() gave, got %s", getmetatable(self).__name,
     check.describe(dict))

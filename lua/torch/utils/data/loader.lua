@@ -288,6 +288,7 @@ end
 --- An iterator over one epoch, as a generic for takes it.
 ---@return fun(): any, ...
 function DataLoader:iter()
+  check.method(self, DataLoader, "iter")
   local seed = random.seed(self.generator)
   if self.num_workers == 0 then
     return here(self, seed)
