@@ -2,6 +2,7 @@
 --- batching and of summed results, and the distributed training example, ported
 --- line by line: pictures are smaller and fewer, times are not looked at but
 --- for being there.
+local ClassificationModel = require("spec.support.classifier")
 local Pictures = require("spec.support.pictures")
 local lupine = require("lupine")
 local popdist = require("popdist")
@@ -12,32 +13,6 @@ local nn = torch.nn
 local F = torch.nn.functional
 
 describe("efficient data loading", function()
-  local ClassificationModel = nn.Module:extend("ClassificationModel")
-
-  function ClassificationModel:init()
-    self.conv1 = nn.Conv2d(1, 5, 3)
-    self.pool = nn.MaxPool2d(2, 2)
-    self.conv2 = nn.Conv2d(5, 12, 5)
-    self.norm = nn.GroupNorm(3, 12)
-    self.fc1 = nn.Linear(300, 100)
-    self.relu = nn.ReLU()
-    self.fc2 = nn.Linear(100, 10)
-    self.log_softmax = nn.LogSoftmax({ dim = 0 })
-    self.loss = nn.NLLLoss()
-  end
-
-  function ClassificationModel:forward(x, labels)
-    x = self.pool(self.relu(self.conv1(x)))
-    x = self.norm(self.relu(self.conv2(x)))
-    x = torch.flatten(x, { start_dim = 1 })
-    x = self.relu(self.fc1(x))
-    x = self.log_softmax(self.fc2(x))
-    if self.training then
-      return x, self.loss(x, labels)
-    end
-    return x
-  end
-
   local device_iterations, batch_size, num_workers = 5, 16, 2
   local dataset, folder
 
@@ -86,7 +61,7 @@ describe("efficient data loading", function()
       opts:enableSyntheticData(true)
     end
     torch.manual_seed(1)
-    local model = ClassificationModel()
+    local model = ClassificationModel(300, 0)
     model:train()
     local training_model = poptorch.trainingModel(model, opts, poptorch.optim.SGD(
       model:parameters(), { lr = 0.001, momentum = 0.9, use_combined_accum = false }))

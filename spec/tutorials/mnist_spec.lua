@@ -33,6 +33,17 @@ function ConvLayer:forward(x)
   return x
 end
 
+-- What the networks of two of the programs have in common.
+local Layers = nn.Module:extend("Layers")
+
+function Layers:init()
+  self.layer1 = ConvLayer(1, 10, 5, 2)
+  self.layer2 = ConvLayer(10, 20, 5, 2)
+  self.layer3 = nn.Linear(320, 256)
+  self.layer3_act = nn.ReLU()
+  self.layer4 = nn.Linear(256, 10)
+end
+
 local TrainingModelWithLoss = nn.Module:extend("TrainingModelWithLoss")
 
 function TrainingModelWithLoss:init(model, block)
@@ -149,14 +160,10 @@ describe("the simple application", function()
 end)
 
 describe("the package's example", function()
-  local Network = nn.Module:extend("Network")
+  local Network = Layers:extend("Network")
 
   function Network:init()
-    self.layer1 = ConvLayer(1, 10, 5, 2)
-    self.layer2 = ConvLayer(10, 20, 5, 2)
-    self.layer3 = nn.Linear(320, 256)
-    self.layer3_act = nn.ReLU()
-    self.layer4 = nn.Linear(256, 10)
+    Layers.init(self)
     self.softmax = nn.LogSoftmax(1)
     self.loss = nn.NLLLoss({ reduction = "mean" })
   end
@@ -232,15 +239,7 @@ describe("the package's example", function()
 end)
 
 describe("the pipelining tutorial", function()
-  local Network = nn.Module:extend("Network")
-
-  function Network:init()
-    self.layer1 = ConvLayer(1, 10, 5, 2)
-    self.layer2 = ConvLayer(10, 20, 5, 2)
-    self.layer3 = nn.Linear(320, 256)
-    self.layer3_act = nn.ReLU()
-    self.layer4 = nn.Linear(256, 10)
-  end
+  local Network = Layers:extend("Network")
 
   function Network:forward(x)
     do

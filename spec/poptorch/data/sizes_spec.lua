@@ -89,7 +89,7 @@ describe("a loader's numbers", function()
       end)
     end
     helper.raises("Error", "out of memory", function()
-      poptorch.DataLoader(options("deviceIterations", 1 << 38), Rows(), {
+      poptorch.DataLoader(options("deviceIterations", 1 << 35), Rows(), {
         mode = M.AsyncRebatched })
     end)
   end)
