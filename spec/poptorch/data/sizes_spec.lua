@@ -1,6 +1,7 @@
 --- Numbers of a loader that are too large, or too small, to be meant.
 local helper = require("spec.helper")
 local poptorch = require("poptorch")
+local program = require("spec.support.program")
 local torch = require("torch")
 
 local M = poptorch.DataLoaderMode
@@ -82,15 +83,20 @@ describe("a loader's numbers", function()
   end)
 
   it("of buffers that no memory holds are an error, and kill nobody", function()
-    local Rows = torch.utils.data.IterableDataset:extend("Rows")
-    function Rows:__iter__()
-      return coroutine.wrap(function()
-        coroutine.yield(torch.zeros(4))
-      end)
-    end
-    helper.raises("Error", "out of memory", function()
-      poptorch.DataLoader(options("deviceIterations", 1 << 35), Rows(), {
-        mode = M.AsyncRebatched })
-    end)
+    local script = [[
+      local poptorch, torch = require("poptorch"), require("torch")
+      local Rows = torch.utils.data.IterableDataset:extend("Rows")
+      function Rows:__iter__()
+        return coroutine.wrap(function()
+          coroutine.yield(torch.zeros(4))
+        end)
+      end
+      local ok, e = pcall(poptorch.DataLoader, poptorch.Options():deviceIterations(1 << 35), Rows(),
+        { mode = poptorch.DataLoaderMode.AsyncRebatched })
+      print(ok, poptorch.Error:is(e), e.message:match("out of memory"))
+    ]]
+    local out = program.shell(("ASAN_OPTIONS=allocator_may_return_null=1 %s -e %s"):format(
+      program.host, program.quote(script)))
+    assert.equal("false\ttrue\tout of memory\n", out)
   end)
 end)
