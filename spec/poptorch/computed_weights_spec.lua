@@ -173,8 +173,8 @@ local VIEWS = {
     return torch.arange(6):float():reshape(2, 3), torch.zeros(4):reshape(2, 2)
   end,
   transposed = function() return torch.arange(6):float():reshape(3, 2):t(), torch.zeros(2) end,
-  ["parts of more"] = function()
-    return torch.arange(12):float():reshape(4, 3)["1:3"], torch.zeros(5)["1:3"]
+  ["a part of more"] = function()
+    return torch.arange(12):float():reshape(4, 3)["1:3"], torch.zeros(2)
   end,
 }
 
@@ -202,6 +202,14 @@ describe("a model with a parameter and a buffer that are views", function()
       third(x)
     end)
   end
+
+  it("is no file's if a buffer is a part of a larger tensor", function()
+    local model = trainer(Shifted(torch.ones(2, 3), torch.zeros(5)["1:3"]))
+    model(x)
+    helper.raises("TypeError", "save: buffer 'b' is a part of a larger tensor", function()
+      model:save(path)
+    end)
+  end)
 
   it("keeps memory that two of its parameters share", function()
     local net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))

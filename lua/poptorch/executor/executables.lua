@@ -90,10 +90,19 @@ local function add_model(s, texts, tensors, where)
   end
 end
 
+-- The program has the whole that a buffer is a part of; no file does.
+local function check_buffers(s, where)
+  for name, buffer in s.model:named_buffers() do
+    errors.check(own.is_whole(buffer), "TypeError", "%s: buffer '%s' is a part of a larger tensor, "
+      .. "which a file cannot say: make it one of its own, buffer:clone()", where, name)
+  end
+end
+
 local function save(self, filename, export_model, save_rng_state, where)
   own.idle(self, where)
   local s = own.compiled(self, where)
   local _ <close> = s.channel:tracepoint("saveExecutableToFile")
+  check_buffers(s, where)
   filename = target_of(filename, where)
   own.follow(s)
   local texts, tensors = stored.take(s.session)

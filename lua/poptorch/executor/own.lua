@@ -76,17 +76,29 @@ local function counted(tensors)
   return count
 end
 
---- Parameters and buffers that are views of something else, or not contiguous, get
---- memory of their own, as the device's copies of them have it; those that share
---- theirs with another one stay as they are.
+--- Is it no part of a larger tensor?
+---@param t torch.Tensor
+---@return boolean
+function M.is_whole(t)
+  return not t._base or t._base:numel() == t:numel()
+end
+
+--- Parameters that are views of something else, and buffers that show all of it in
+--- another form, get memory of their own, as the device's copies of them have it.
+--- Those that share theirs with another one stay as they are, and so does a buffer
+--- that is a part of a larger tensor: it is read and written there.
 ---@param model torch.nn.Module
 function M.separate(model)
   local all, views = {}, {}
-  for _, list in ipairs({ model:parameters(), model:buffers() }) do
-    for _, t in ipairs(list) do
-      all[#all + 1] = t
-      views[#views + 1] = (t._base or not t:is_contiguous()) and t or nil
-    end
+  local function add(t, may)
+    all[#all + 1] = t
+    views[#views + 1] = may and (t._base or not t:is_contiguous()) and t or nil
+  end
+  for _, p in ipairs(model:parameters()) do
+    add(p, true)
+  end
+  for _, b in ipairs(model:buffers()) do
+    add(b, M.is_whole(b))
   end
   local count = #views > 0 and counted(all)
   for _, t in ipairs(views) do
