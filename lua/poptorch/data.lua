@@ -275,7 +275,7 @@ end
 -- Rows of the batches that the accessor puts together: not more than there are.
 local function rebatched_size(self)
   local size = self._rebatched and self.combinedBatchSize or nil
-  if size and not self.drop_last and not self._iterable then
+  if size and not self.drop_last and self.sampler and has_length(self.sampler) then
     size = math.min(size, math.max(dataset.len(self.sampler), 2))
   end
   return size
