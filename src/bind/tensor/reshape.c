@@ -183,7 +183,7 @@ static int m_resize_(lua_State *L)
 
 static int m_resize_as_(lua_State *L)
 {
-    LpTensor *t = lp_check_tensor(L, 1, "resize_as_", "self");
+    LpTensor *t = lp_check_self(L, "resize_as_", 1);
     LpTensor *like = lp_check_tensor(L, 2, "resize_as_", "the_template");
     LpType type = lp_tensor_type(like);
     type.dtype = t->dtype;
