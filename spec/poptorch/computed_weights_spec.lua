@@ -11,7 +11,6 @@ local path
 
 before_each(function()
   path = os.tmpname()
-  poptorch.setLogLevel("ERR")
 end)
 after_each(function()
   os.remove(path)

@@ -226,7 +226,7 @@ describe("a loader refuses", function()
       { { prefetch_factor = 2 }, "prefetch_factor: only allowed with num_workers > 0" },
       { { persistent_workers = true }, "needs num_workers > 0" },
       { { batch_size = 0 }, "batch_size: expected int >= 1, got int 0" },
-      { { num_workers = -1 }, "num_workers: expected int >= 0" },
+      { { num_workers = -1 }, "num_workers: expected int in 0..1024" },
     }
     for _, c in ipairs(cases) do
       raises("ValueError", c[2], function()
