@@ -71,8 +71,9 @@ end
 
 -- ---- compiled -------------------------------------------------------------
 local DYNAMIC = {}
-for _, op in ipairs(core.ops()) do
-  DYNAMIC[op.name] = op.flags.dynamic
+for _, op in ipairs(core.ops()) do -- messages have the names that scripts call
+  local name = op.name:gsub("_any$", ""):gsub("_all$", "")
+  DYNAMIC[name] = DYNAMIC[name] or op.flags.dynamic
 end
 
 -- What tracing refuses by design, nil for any other error.

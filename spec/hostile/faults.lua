@@ -10,7 +10,7 @@ return {
     { "no kind", ("a"):rep(1000000), "ValueError", "kind: expected one of" },
     { "a long word", "unknown " .. ("a"):rep(1000000), "ValueError", "expected NAME=VALUE" },
     { "a long number", "unknown step=" .. ("9"):rep(100000), "TypeError", "step" },
-    { "an open quote", 'unknown message="' .. ("a"):rep(1000000), "ValueError", "no value" },
+    { "an open quote", 'unknown message="' .. ("a"):rep(1000000), "ValueError", "not closed" },
     { "zero bytes", "unknown\0\0\0", "ValueError", "." },
     { "many fields", "unknown" .. (" step=1"):rep(10000), "ValueError", "given twice" },
     { "a control character", "\27[2J", "ValueError", "expected a kind of fault" },

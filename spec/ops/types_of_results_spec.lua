@@ -231,7 +231,7 @@ describe("an argument of a function in Lua", function()
     for pattern, call in pairs({
       ["groups: expected int"] = function() F.channel_shuffle(torch.ones({ 1, 4, 2 }), { 2 }) end,
       ["size must be a list"] = function() F.affine_grid(torch.ones({ 1, 2, 3 }), 4) end,
-      ["range must hold two numbers"] = function()
+      ["range: expected float"] = function()
         torch.histogram(x, 2, { range = { true, 2 } })
       end,
     }) do

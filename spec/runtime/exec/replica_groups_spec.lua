@@ -127,7 +127,7 @@ describe("replicas of a group", function()
     end
     assert.error_matches(function()
       exec:write(at["parameter w"], torch.zeros(2))
-    end, "another shape")
+    end, "parameter 'w' is float32 %[2%] now, the model was compiled for float32 %[2, 2%]")
   end)
 
   it("are as many as divide the replicas", function()
