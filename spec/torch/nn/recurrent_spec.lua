@@ -115,6 +115,50 @@ describe("recurrent layers", function()
       nn.RNN(2, 1)(x)
     end)
   end)
+
+  it("refuse what is no state of theirs", function()
+    local function refuses(layer, expected, state)
+      raises("TypeError", expected, function()
+        layer(x[0], state)
+      end)
+    end
+    local stacked = torch.zeros(3, 1, 1)
+    for _, state in ipairs({ stacked, 3, { stacked[0] }, { 1, 2 },
+      { stacked[0], stacked[1], stacked[2] } }) do
+      refuses(nn.LSTM(1, 1), "^LSTM: the state is a list {h_0, c_0}, got", state)
+      refuses(nn.LSTMCell(1, 1), "^LSTMCell: the state is a list {h_0, c_0}, got", state)
+    end
+    refuses(nn.GRU(1, 1), "^GRU: the state is a tensor, got a list of 1", { stacked[0] })
+    refuses(nn.RNNCell(1, 1), "^RNNCell: the state is a tensor, got int 3", 3)
+    local out = nn.LSTM(1, 1)(x[0], { stacked[0], stacked[1] })
+    assert.same({ 1, 1 }, { table.unpack(out.shape) })
+  end)
+
+  it("refuse a cell's state of another batch, which would broadcast", function()
+    for _, name in ipairs({ "RNNCell", "GRUCell", "LSTMCell" }) do
+      local cell = nn[name](3, 4)
+      local function step(x_size, size)
+        local s = torch.zeros(size)
+        local out = cell(torch.zeros(x_size), name == "LSTMCell" and { s, s } or s)
+        return out.shape
+      end
+      local function refuses(expected, ...)
+        local sizes = table.pack(...)
+        raises("RuntimeError", "^" .. name .. ": " .. expected, function()
+          step(table.unpack(sizes))
+        end)
+      end
+      refuses("Expected a state of size %(2, 4%), got torch.Size%(%[1, 4%]%)", { 2, 3 }, { 1, 4 })
+      refuses("Expected a state of size %(1, 4%)", { 1, 3 }, { 3, 4 })
+      refuses("Expected a state of size %(2, 4%)", { 2, 3 }, { 4 })
+      refuses("Expected a state of size %(2, 4%)", { 2, 3 }, { 2, 1 })
+      refuses("Expected a state of size %(4%), got torch.Size%(%[2, 4%]%)", { 3 }, { 2, 4 })
+      refuses("input.size.* equal to input_size. Expected 3, got 5", { 2, 5 }, { 2, 4 })
+      raises("ValueError", "^" .. name .. ": Expected input to be 1D or 2D, got nil", cell)
+      assert.same({ 2, 4 }, { table.unpack(step({ 2, 3 }, { 2, 4 })) })
+      assert.same({ 4 }, { table.unpack(step({ 3 }, { 4 })) })
+    end
+  end)
 end)
 
 describe("a state of another kind", function()

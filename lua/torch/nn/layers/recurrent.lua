@@ -187,15 +187,28 @@ local function direction(self, kind, x, first, s)
   return kind.whole(self, x, first, w, s.reverse == true)
 end
 
+-- The states that a call was given: {h}, {h, c} of an LSTM, {} if it was given none.
+-- A tensor is no list here: its [1] would be its second row.
+local function given_states(self, kind, hx)
+  if hx == nil then
+    return {}
+  end
+  local list = kind.cell and hx or { hx }
+  local good = type(list) == "table" and #list == (kind.cell and 2 or 1)
+  for i = 1, good and #list or 0 do
+    good = good and core.is_tensor(list[i])
+  end
+  errors.check(good, "TypeError", "%s: the state is %s, got %s", self:_get_name(),
+    kind.cell and "a list {h_0, c_0}" or "a tensor", check.describe(hx))
+  return list
+end
+
 -- The first states of all layers: {h, c}, each [layers * directions, B, size];
 -- zeros, or false unless `zeros`, where none is given.
-local function start(self, kind, hx, batch, like, zeros)
+local function start(self, kind, given, batch, like, zeros)
   local torch = require("torch")
   local n = self.num_layers * (self.bidirectional and 2 or 1)
   local sizes = { self.proj_size > 0 and self.proj_size or self.hidden_size, self.hidden_size }
-  local given = hx ~= nil and (kind.cell and hx or { hx }) or {}
-  errors.check(not kind.cell or hx == nil or type(hx) == "table" and #hx == 2, "TypeError",
-    "LSTM: the state is a list {h_0, c_0}, got %s", check.describe(hx))
   local out = {}
   for i = 1, kind.cell and 2 or 1 do
     out[i] = given[i] or zeros and torch.zeros({ n, batch, sizes[i] }, { dtype = like.dtype })
@@ -250,7 +263,9 @@ end
 
 local function forward_packed(self, kind, packed, hx)
   local sizes = packed.batch_sizes:tolist()
-  local states = permuted(start(self, kind, hx, sizes[1], packed.data, true), packed.sorted_indices)
+  local given = given_states(self, kind, hx)
+  local states = permuted(start(self, kind, given, sizes[1], packed.data, true),
+    packed.sorted_indices)
   local out, final = run(self, kind, packed.data, states, sizes)
   final = permuted(final, packed.unsorted_indices)
   return packed:with(out), kind.cell and final or final[1]
@@ -270,10 +285,11 @@ local function forward(kind)
     errors.check(x:size(-1) == self.input_size, "RuntimeError",
       "input.size(-1) must be equal to input_size. Expected %d, got %d", self.input_size,
       x:size(-1))
-    if single and hx then
-      hx = kind.cell and { hx[1]:unsqueeze(1), hx[2]:unsqueeze(1) } or hx:unsqueeze(1)
+    local first = {}
+    for i, state in ipairs(given_states(self, kind, hx)) do
+      first[i] = single and state:unsqueeze(1) or state
     end
-    local out, final = run(self, kind, x, start(self, kind, hx, x:size(1), x))
+    local out, final = run(self, kind, x, start(self, kind, first, x:size(1), x))
     if single then
       out = out:squeeze(1)
       for i, s in ipairs(final) do
@@ -315,24 +331,36 @@ local function build_cell(kind)
   end
 end
 
+-- A cell's states, [B, H] each: zeros where none is given.
+local function cell_states(self, kind, hx, x, single)
+  local given, state = given_states(self, kind, hx), {}
+  for i = 1, kind.cell and 2 or 1 do
+    local s = given[i]
+      or require("torch").zeros({ x:size(0), self.hidden_size }, { dtype = x.dtype })
+    s = given[i] and single and s:dim() == 1 and s:unsqueeze(0) or s
+    errors.check(s:dim() == 2 and s:size(0) == x:size(0) and s:size(1) == self.hidden_size,
+      "RuntimeError", "%s: Expected a state of size %s, got %s", self:_get_name(),
+      single and ("(%d)"):format(self.hidden_size)
+        or ("(%d, %d)"):format(x:size(0), self.hidden_size), tostring(given[i] and given[i].shape))
+    state[i] = s
+  end
+  return state
+end
+
 -- Several results: the hidden state and, for LSTM, the cell's.
 local function cell_forward(kind)
   return function(self, input, hx)
-    errors.check(input:dim() == 1 or input:dim() == 2, "ValueError",
-      "%s: Expected input to be 1D or 2D, got %dD instead", self:_get_name(), input:dim())
-    local single = input:dim() == 1
+    local dims = core.is_tensor(input) and input:dim()
+    errors.check(dims == 1 or dims == 2, "ValueError",
+      "%s: Expected input to be 1D or 2D, got %s instead", self:_get_name(),
+      dims and dims .. "D" or check.describe(input))
+    local single = dims == 1
     local x = single and input:unsqueeze(0) or input
-    local given = hx ~= nil and (kind.cell and hx or { hx }) or {}
-    local state = {}
-    for i = 1, kind.cell and 2 or 1 do
-      errors.check(not given[i] or given[i]:dim() == 1 or given[i]:dim() == 2, "ValueError",
-        "%s: Expected the state to be 1D or 2D, got %dD instead", self:_get_name(),
-        given[i] and given[i]:dim() or 0)
-      state[i] = given[i] and (single and given[i]:unsqueeze(0) or given[i])
-        or require("torch").zeros({ x:size(0), self.hidden_size }, { dtype = x.dtype })
-    end
-    local out = kind.step(self, F.linear(x, self.weight_ih, self.bias_ih), state,
-      { self.weight_hh, self.bias_hh })
+    errors.check(x:size(1) == self.input_size, "RuntimeError",
+      "%s: input.size(-1) must be equal to input_size. Expected %d, got %d", self:_get_name(),
+      self.input_size, x:size(1))
+    local out = kind.step(self, F.linear(x, self.weight_ih, self.bias_ih),
+      cell_states(self, kind, hx, x, single), { self.weight_hh, self.bias_hh })
     for i, s in ipairs(out) do
       out[i] = single and s:squeeze(0) or s
     end
