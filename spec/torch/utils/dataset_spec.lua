@@ -40,6 +40,19 @@ describe("a dataset", function()
     assert.equal(5, #s)
   end)
 
+  it("takes an index out of a tensor, and no float", function()
+    local s, rows = Squares(5), D.TensorDataset(torch.arange(10))
+    assert.same({ 3, 9 }, s[torch.tensor(3)])
+    assert.equal(7, rows[torch.tensor(7)]:item())
+    assert.same({ 7, 2 }, rows[torch.tensor({ 7, 2 })]:tolist())
+    assert.equal(4, D.Subset(rows, { 8, 4 })[torch.tensor(1)]:item())
+    raises("IndexError", "an index of a dataset: expected int, got float 2.0; // divides integers",
+      function()
+        return s[4 / 2]
+      end)
+    assert.is_nil(s.nothing)
+  end)
+
   it("without its methods says which one is missing", function()
     local E = D.Dataset:extend("Empty")
     raises("NotImplementedError", "Empty has no method __getitem__", function()

@@ -59,10 +59,17 @@ local Dataset = class.new("Dataset")
 M.Dataset = Dataset
 signatures.note(Dataset, "Dataset()", 1)
 
--- dataset[i] is dataset:__getitem__(i), several values as a list.
+-- dataset[i] is dataset:__getitem__(i), several values as a list. An integer in a
+-- tensor is an index too, of other tensors __getitem__ makes what it can.
 function Dataset.__index(self, key)
-  if math.type(key) == "integer" then
-    return loop.tuple(self:__getitem__(key))
+  if type(key) == "string" then
+    return getmetatable(self)[key]
+  elseif is_tensor(key) then
+    local n = key:dim() == 0 and key:item()
+    return loop.tuple(self:__getitem__(math.type(n) == "integer" and n or key))
+  elseif type(key) == "number" then
+    return loop.tuple(self:__getitem__(check.int(key, "an index of a dataset",
+      { error = "IndexError" })))
   end
   return getmetatable(self)[key]
 end
