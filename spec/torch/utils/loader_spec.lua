@@ -54,6 +54,7 @@ describe("a loader of batches", function()
       function(d) return D.DataLoader(D.Subset(d, { 6, 1, 5, 0, 2 }), 2) end,
       function(d) return D.DataLoader(D.Subset(d, { 6, 1, 5, 0, 2 }), 2, true) end,
       function(d) return D.DataLoader(d, { batch_size = 2, sampler = { 4, 0, 3 } }) end,
+      function(d) return D.DataLoader(d, { sampler = torch.tensor({ 4, 0, 3 }) }) end,
       function(d) return D.DataLoader(d, { batch_sampler = { { 1 }, { 5, 2, 2 } } }) end,
     }) do
       torch.manual_seed(11)

@@ -97,6 +97,9 @@ local function fill(self, a)
   self.drop_last = a.drop_last or false
   self._drop_rest = self.drop_last -- of each worker's part of an iterable dataset
   self.batch_sampler, self.sampler = or_nil(a.batch_sampler), or_nil(a.sampler)
+  if require("torch").is_tensor(self.sampler) then
+    self.sampler = self.sampler:tolist()
+  end
   self._iterable = data.IterableDataset:is(a.dataset)
   if not self.batch_sampler then
     self.batch_size = a.batch_size == nil and 1 or or_nil(a.batch_size)
