@@ -204,7 +204,10 @@ end
 ---  cycle: integer?, device: integer?, times: integer?, message: string?}|string
 function M.inject(fault)
   ready()
-  add(type(fault) == "string" and M.parse(fault, "faults.inject") or { fault }, "faults.inject")
+  local list = type(fault) == "string" and M.parse(fault, "faults.inject")
+    or { check.plain_table(fault, "faults.inject") }
+  errors.check(#list > 0, "ValueError", "faults.inject: the text names no fault")
+  add(list, "faults.inject")
 end
 
 --- No fault is to come any more, those of LUPINE_FAULTS included; IPUs that an

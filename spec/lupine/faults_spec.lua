@@ -256,6 +256,9 @@ describe("faults on demand", function()
     end
 
     it("what is no fault", function()
+      refused("TypeError", "expected table, got nil")
+      refused("TypeError", "expected table, got int 3", 3)
+      refused("ValueError", "the text names no fault", " ; ")
       refused("ValueError", "kind: expected one of application, exception, link, .*, got nil", {})
       refused("ValueError", 'kind: expected one of .*, got string "recoverble"',
         { kind = "recoverble" })
