@@ -46,6 +46,8 @@ function M.describe(v)
   local t = type(v)
   if t == "nil" then
     return "nil"
+  elseif v == core.none then
+    return "torch.none"
   elseif t == "number" then
     return (math.type(v) == "integer" and "int " or "float ") .. tostring(v)
   elseif t == "string" then

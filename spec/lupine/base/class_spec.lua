@@ -161,6 +161,8 @@ describe("lupine.base.check", function()
     assert.equal("f(n): expected int, got string \"2\"", (message(check.int, "2", "f(n)")))
     assert.equal("f(n): expected int in 1..3, got int 4",
       (message(check.int, 4, "f(n)", { min = 1, max = 3 })))
+    assert.equal("f(n): expected int, got torch.none",
+      (message(check.int, require("torch").none, "f(n)")))
     local _, e = message(check.bool, 1, "f(b)", { error = "AssertionError" })
     assert.is_true(errors.AssertionError:is(e))
     assert.equal(1, check.int(true, "f(n)"))
