@@ -238,6 +238,22 @@ describe("functions of layers", function()
     helper.near(rows, { { 0.4472, 0.8944 }, { 0.6, 0.8 }, { 0.4472, -0.8944 } }, { 1e-4, 0 })
   end)
 
+  it("end the last bag of embedding_bag at the last offset, if that is one", function()
+    local rows = torch.arange(10):float():reshape(5, 2)
+    local ids, offsets = torch.arange(5), torch.tensor({ 0, 2, 3 })
+    for mode, want in pairs({ sum = { { 2, 4 }, { 4, 5 } }, mean = { { 1, 2 }, { 4, 5 } },
+      max = { { 2, 3 }, { 4, 5 } } }) do
+      local function bags(last, more)
+        return nn.functional.embedding_bag(ids, rows, torch.tensor({ 0, 2, last }),
+          { mode = mode, include_last_offset = true, padding_idx = more })
+      end
+      helper.near(bags(3), want)
+      assert.same(nn.functional.embedding_bag(ids, rows, offsets["0:2"], { mode = mode }):tolist(),
+        bags(5):tolist())
+      helper.near(bags(3, 0), { { 2, 3 }, { 4, 5 } })
+    end
+  end)
+
   it("take embedding_bag's old order of arguments", function()
     local level = torch.tensor({ { 0, 1 }, { 2, 3 } })
     local weight = torch.arange(8.0):reshape(4, 2)

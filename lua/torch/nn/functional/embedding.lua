@@ -104,13 +104,10 @@ return function(F)
       end
       errors.check(core.is_tensor(offsets), "ValueError",
         "embedding_bag: offsets are needed when input has 1 dimension")
-      if include_last then
-        offsets = offsets:narrow(0, 0, offsets:size(0) - 1)
-      end
-      local flat, n_bags = input:reshape({ -1 }), offsets:size(0)
+      local flat, n_bags = input:reshape({ -1 }), offsets:size(0) - (include_last and 1 or 0)
       offsets = offsets:to(torch.int64)
       local bag = bag_of(offsets, flat:numel())
-      local bins = n_bags
+      local bins = offsets:size(0) -- what follows the last offset is no bag, then
       if padding_idx then -- those rows go to one more bag, which is dropped
         local n = weight:size(0)
         errors.check(padding_idx >= -n and padding_idx < n, "RuntimeError",
@@ -128,7 +125,7 @@ return function(F)
         local count = torch.zeros({ bins }, { dtype = out.dtype }):index_add(0, bag, ones)
         out = out / count:clamp_min(1):unsqueeze(1)
       end
-      return padding_idx and out:narrow(0, 0, n_bags) or out
+      return bins > n_bags and out:narrow(0, 0, n_bags) or out
     end)
 
   return M
