@@ -254,6 +254,27 @@ describe("functions of layers", function()
     end
   end)
 
+  it("say what is wrong with embedding_bag's offsets", function()
+    local ids = torch.arange(3)
+    local function refuses(class, message, offsets, input)
+      helper.raises(class, "^embedding_bag: " .. message, function()
+        nn.EmbeddingBag(5, 2)(input or ids, offsets)
+      end)
+    end
+    refuses("ValueError", "offsets: expected a tensor of 1 dimension .*, got nil")
+    refuses("ValueError", "offsets: .*, got a list of 2", { 0, 2 })
+    refuses("ValueError", "offsets: .*, got Tensor torch.int64 %[2, 1%]",
+      torch.tensor({ { 0 }, { 2 } }))
+    refuses("RuntimeError", "offsets: expected dtype int32 or int64, got torch.float32",
+      torch.tensor({ 0.0, 2 }))
+    refuses("RuntimeError", "offsets%[0%] has to be 0, .*, got 1", torch.tensor({ 1, 2 }))
+    refuses("RuntimeError", "the last offset .*, 3, got 9", torch.tensor({ 0, 9 }))
+    refuses("ValueError", "input has to have 1 or 2 dimensions, got 3", nil, ids:reshape(1, 1, 3))
+    helper.raises("ValueError", "^embedding_bag: per_sample_weights must have the shape", function()
+      nn.EmbeddingBag(5, 2, { mode = "sum" })(ids, torch.tensor({ 0, 2 }), torch.ones(2))
+    end)
+  end)
+
   it("take embedding_bag's old order of arguments", function()
     local level = torch.tensor({ { 0, 1 }, { 2, 3 } })
     local weight = torch.arange(8.0):reshape(4, 2)

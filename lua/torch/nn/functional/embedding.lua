@@ -1,5 +1,6 @@
 --- embedding with the options that change weights or gradients, and
 --- embedding_bag.
+local check = require("lupine.base.check")
 local core = require("lupine.core")
 local define = require("torch.nn.functional.define")
 local errors = require("lupine.base.errors")
@@ -71,6 +72,25 @@ return function(F)
     return (marks:cumsum(0) - 1):narrow(0, 0, n)
   end
 
+  -- Of `n` indices; in a trace the offsets have no values.
+  local function check_offsets(offsets, n)
+    errors.check(core.is_tensor(offsets) and offsets:dim() == 1, "ValueError",
+      "embedding_bag: offsets: expected a tensor of 1 dimension for an input of 1 dimension, "
+      .. "got %s", check.describe(offsets))
+    local kind = tostring(offsets.dtype)
+    errors.check(kind == "torch.int64" or kind == "torch.int32", "RuntimeError",
+      "embedding_bag: offsets: expected dtype int32 or int64, got %s", kind)
+    if core.is_traced(offsets) or offsets.is_meta or offsets:size(0) == 0 then
+      return
+    end
+    local first, last = offsets[0]:item(), offsets[-1]:item()
+    errors.check(first == 0, "RuntimeError",
+      "embedding_bag: offsets[0] has to be 0, where the first bag begins, got %d", first)
+    errors.check(last <= n, "RuntimeError",
+      "embedding_bag: the last offset can not be greater than the number of indices, %d, got %d",
+      n, last)
+  end
+
   local function reduce(x, bag, n_bags, mode)
     local torch = require("torch")
     local zeros = torch.zeros({ n_bags, x:size(1) }, { dtype = x.dtype })
@@ -102,8 +122,12 @@ return function(F)
         offsets = torch.arange(0, input:numel(), input:size(1))
         per_sample = per_sample and per_sample:reshape({ -1 })
       end
-      errors.check(core.is_tensor(offsets), "ValueError",
-        "embedding_bag: offsets are needed when input has 1 dimension")
+      errors.check(input:dim() == 1 or input:dim() == 2, "ValueError",
+        "embedding_bag: input has to have 1 or 2 dimensions, got %d", input:dim())
+      check_offsets(offsets, input:numel())
+      errors.check(not per_sample or per_sample:numel() == input:numel(), "ValueError",
+        "embedding_bag: per_sample_weights must have the shape of input, got %s and %s",
+        per_sample and tostring(per_sample.shape), tostring(input.shape))
       local flat, n_bags = input:reshape({ -1 }), offsets:size(0) - (include_last and 1 or 0)
       offsets = offsets:to(torch.int64)
       local bag = bag_of(offsets, flat:numel())
