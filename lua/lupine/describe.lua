@@ -75,7 +75,14 @@ local function without_class(text)
   return (("\n" .. text):gsub("\n@class[^\n]*", ""):gsub("\n@field[^\n]*", ""):sub(2))
 end
 
--- Made by a helper, which noted how it is called.
+-- The block above a Lua function, and its line.
+local function above_function(info)
+  return block_above(info.source, function(_, n)
+    return n == info.linedefined
+  end)
+end
+
+-- Made by a helper, or a function of any arguments, which noted how it is called.
 local function noted(value)
   local note = signatures.noted(value)
   if not note then
@@ -92,9 +99,13 @@ local function noted(value)
       break
     end
   end
+  local source, info = note.source, type(value) == "function" and debug.getinfo(value, "S")
+  if not line and info and info.what ~= "C" then
+    source, text, line = info.source, above_function(info)
+  end
   local lines = { note.text }
   add(lines, text and without_class(text))
-  add(lines, line and place(note.source, line))
+  add(lines, line and place(source, line))
   return table.concat(lines, "\n")
 end
 
@@ -103,9 +114,7 @@ local function lua_function(f, name)
   if info.what == "C" then
     return name .. ": a C function"
   end
-  local text, line = block_above(info.source, function(_, n)
-    return n == info.linedefined
-  end)
+  local text, line = above_function(info)
   local lines = { signature(f, name) }
   add(lines, text)
   add(lines, line and place(info.source, line))

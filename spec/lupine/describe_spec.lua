@@ -45,6 +45,8 @@ describe("?NAME", function()
   end)
 
   it("shows the parameters of PopTorch's operators", function()
+    shows("poptorch.custom_op", {}, "custom_op(inputs, name, domain, domain_version, ",
+      "Applies an operator of a library", "custom_op.lua:")
     shows("poptorch.for_loop", {}, "for_loop(count, body, inputs)", "Runs the body `count` times")
     shows("poptorch.cond", {}, "cond(condition, then_body, then_inps, else_body, else_inps)",
       "as a tensor of one element says")
