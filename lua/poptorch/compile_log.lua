@@ -8,6 +8,7 @@ local Group = require("poptorch.options.group")
 local logging = require("poptorch.logging")
 local Progress = require("lupine.progress")
 local tables = require("lupine.base.tables")
+local variables = require("lupine.base.variables")
 
 local M = {}
 
@@ -55,15 +56,13 @@ function M.options(options)
   end
 end
 
--- The first lines of a program's text, as many as POPTORCH_MAX_GRAPH_LEN says; all
--- without it, or if it is not above 0.
-local function shortened(text)
-  local most = math.tointeger(tonumber(os.getenv("POPTORCH_MAX_GRAPH_LEN") or ""))
+-- The first lines of a program's text; all if the number is not above 0.
+local function shortened(text, most)
   local lines = {}
   for line in text:gmatch("[^\n]+") do
     lines[#lines + 1] = line
   end
-  if not most or most <= 0 or #lines <= most then
+  if most <= 0 or #lines <= most then
     return text
   end
   return ("%s\n… and %d lines more (POPTORCH_MAX_GRAPH_LEN=%d)"):format(
@@ -73,8 +72,13 @@ end
 --- The text of what was compiled.
 ---@param session lupine.Session
 function M.program(session)
+  local most = variables.integer("POPTORCH_MAX_GRAPH_LEN", 0)
   if logging.prints_programs or logging.enabled("trace") then
-    logging.debug("the program:\n%s", shortened(session.exec:step():text("step")))
+    logging.debug("the program:\n%s", shortened(session.exec:step():text("step"), most))
+  end
+  if variables.text("POPTORCH_EXPORT_PROTO_FILE") then
+    logging.warn("POPTORCH_EXPORT_PROTO_FILE: no file is written, programs cannot be exported "
+      .. "as ONNX yet")
   end
 end
 

@@ -38,6 +38,7 @@ describe("a variable of the environment", function()
     POPLAR_ENGINE_OPTIONS = { "abc", "[]" }, PVTI_OPTIONS = { "abc", "[]" },
     POPTORCH_IPU_MODEL = { "abc", "1.5" }, POPTORCH_SMALL_IPU_MODEL = { "abc" },
     POPTORCH_IPU_MODEL_VERSION = { "abc", "ipu3" }, POPTORCH_WAIT_FOR_IPU = { "yes" },
+    POPTORCH_MAX_GRAPH_LEN = { "abc" }, POPTORCH_EXPORT_PROTO_FILE = { "model.onnx" },
     POPTORCH_CACHE_DIR = { "/proc/none/x" }, POPTORCH_DEFAULT_OPTIONS = { "abc", "[]" },
     OMPI_COMM_WORLD_SIZE = { "abc", "0", "-1" }, OMPI_COMM_WORLD_RANK = { "abc", "1", "-1" },
     OMP_NUM_THREADS = { "abc" }, OMP_THREAD_LIMIT = { "abc" }, GOMP_SPINCOUNT = { "abc" },
