@@ -175,6 +175,10 @@ local VIEWS = {
   ["a part of more"] = function()
     return torch.arange(12):float():reshape(4, 3)["1:3"], torch.zeros(2)
   end,
+  ["two parts of one tensor"] = function()
+    local whole = torch.arange(8):float()
+    return whole["0:6"]:reshape(2, 3), whole["6:8"]
+  end,
 }
 
 describe("a model with a parameter and a buffer that are views", function()

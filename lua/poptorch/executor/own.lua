@@ -61,19 +61,32 @@ function M.attached(executor, what)
   return s
 end
 
--- Which memory a tensor is in.
-local function memory_of(t)
-  return (t._base or t):data_ptr()
+-- The addresses of a tensor's first element and behind its last.
+local function extent(t)
+  local first, last = t:data_ptr(), 0
+  for i, size in ipairs(t.shape) do
+    last = last + (size - 1) * t:stride(i - 1)
+  end
+  return first, t:numel() > 0 and first + (last + 1) * t:element_size() or first
 end
 
--- How many of the tensors are in each memory.
-local function counted(tensors)
-  local count = {}
-  for _, t in ipairs(tensors) do
-    local at = memory_of(t)
-    count[at] = (count[at] or 0) + 1
+local function extents(tensors)
+  local out = {}
+  for i, t in ipairs(tensors) do
+    local first, after = extent(t)
+    out[i] = { t = t, first = first, after = after }
   end
-  return count
+  return out
+end
+
+local function is_alone(t, list)
+  local first, after = extent(t)
+  for _, other in ipairs(list) do
+    if other.first < after and first < other.after and not rawequal(other.t, t) then
+      return false
+    end
+  end
+  return true
 end
 
 --- Is it no part of a larger tensor?
@@ -85,8 +98,8 @@ end
 
 --- Parameters that are views of something else, and buffers that show all of it in
 --- another form, get memory of their own, as the device's copies of them have it.
---- Those that share theirs with another one stay as they are, and so does a buffer
---- that is a part of a larger tensor: it is read and written there.
+--- Those that lie over another one stay as they are, and so does a buffer that is a
+--- part of a larger tensor: it is read and written there.
 ---@param model torch.nn.Module
 function M.separate(model)
   local all, views = {}, {}
@@ -100,9 +113,9 @@ function M.separate(model)
   for _, b in ipairs(model:buffers()) do
     add(b, M.is_whole(b))
   end
-  local count = #views > 0 and counted(all)
+  local list = #views > 0 and extents(all)
   for _, t in ipairs(views) do
-    if count[memory_of(t)] == 1 then
+    if is_alone(t, list) then
       require("torch").no_grad(function()
         t:set_(t:is_contiguous() and t:clone() or t:contiguous())
       end)
