@@ -65,6 +65,25 @@ describe("weights that an inference model and its module have once", function()
     assert.is_false(torch.equal(y, model(x)))
   end)
 
+  it("are renewed in all forms that the program has of them", function()
+    local N, B = 128, 4
+    local Both = nn.Module:extend("Both")
+    function Both:init()
+      self.w = nn.Parameter(torch.ones(N, N))
+    end
+    function Both:forward(x) -- the product reads a packed copy, the sum the rows
+      return nn.functional.linear(x, self.w):mean() / N + self.w:mean()
+    end
+    local net, x = Both(), torch.ones(B, N)
+    local model = poptorch.inferenceModel(net)
+    assert.equal(2, model(x):item())
+    torch.no_grad(function()
+      net.w:fill_(2)
+    end)
+    model:copyWeightsToDevice()
+    assert.equal(4, model(x):item())
+  end)
+
   it("are set back by copyWeightsToHost", function()
     local net, model, x = made()
     local kept = weights.copies(net)

@@ -117,6 +117,60 @@ describe("first values", function()
     assert.equal(-1, net.fc.weight[{ 0, 5 }]:item())
   end)
 
+  it("give way to those of another parameter in their place", function()
+    local net
+    net, model = new()
+    model:compile(x)
+    net.fc.weight = nn.Parameter(torch.full({ N, N }, 3.0))
+    model:copyWeightsToDevice()
+    assert.equal(loss_of(3), model(x):item())
+  end)
+
+  it("are each model's own where two train the same weights", function()
+    local net, second
+    net, model = new()
+    local other = Net()
+    other.fc.weight = net.fc.weight
+    second = poptorch.trainingModel(other, nil, torch.optim.SGD(other:parameters(), { lr = 1.0 }))
+    model:compile(x)
+    second:compile(x)
+    fill(net.fc.weight, 5)
+    assert.equal(loss_of(1), model(x):item())
+    second:destroy()
+  end)
+
+  it("are copied at once where other processes write the memory", function()
+    local Fives = torch.utils.data.Dataset:extend("Fives")
+    function Fives.__len__()
+      return 2
+    end
+    function Fives.__getitem__(_, i)
+      return torch.full({ N, N }, i + 1.0)
+    end
+    local accessor = poptorch.AsynchronousDataAccessor(Fives(), { buffer_size = 1 })
+    local step = accessor:iter()
+    local net = Net()
+    net.fc.weight = nn.Parameter(step())
+    model = poptorch.trainingModel(net, nil, torch.optim.SGD(net:parameters(), { lr = 1.0 }))
+    model:compile(x)
+    step()
+    assert.equal(2, net.fc.weight[{ 0, 0 }]:item())
+    assert.equal(loss_of(1), model(x):item())
+    accessor:terminate()
+  end)
+
+  it("of replicas of one group are compared by compiling", function()
+    local net = Net()
+    net.fc.weight = nn.Parameter(torch.arange(4 * N * N):float():reshape(4, N, N))
+    model = poptorch.trainingModel(net, poptorch.Options():replicationFactor(4)
+      :broadcastBuffers(false), torch.optim.SGD(net:parameters(), { lr = 1.0 }))
+    model.fc.weight:replicaGrouping(poptorch.CommGroupType.Consecutive, 2,
+      poptorch.VariableRetrievalMode.AllReplicas)
+    local ok, e = pcall(model.compile, model, torch.ones(4, N))
+    assert.is_false(ok)
+    assert.matches("replicas 0 and 1 are of one group", e.message)
+  end)
+
   it("of the optimizer's states are kept from the host's edits, too", function()
     local net, momentum
     net, model = new(nil, function(p)
