@@ -89,6 +89,17 @@ describe("a saved training model", function()
     end
   end)
 
+  it("has what the device has, where other parameters took the place of the host's", function()
+    local model = seeded()
+    model.norm.weight.requires_grad = false
+    local optimizer = torch.optim.SGD({ model.fc.weight, model.out.weight }, { lr = 0.1 })
+    local first = poptorch.trainingModel(model, poptorch.Options():deviceIterations(2), optimizer)
+    steps(first, 1)
+    model.norm.weight = nn.Parameter(torch.zeros(8))
+    first:save(path)
+    assert.is_true(torch.equal(torch.ones(8), poptorch.load(path).model.norm.weight))
+  end)
+
   it("is not traced when it is loaded, and says what it said when it was compiled", function()
     local first = trainer(OPTIMIZERS[4])
     steps(first, 1)
