@@ -68,6 +68,26 @@ describe("a CPU op", function()
     assert.same({ 0, 0, 1, 2, 3, 4, 5 }, order)
   end)
 
+  it("never runs on two threads, where replicas could run side by side", function()
+    local threads <close> = setmetatable({ torch.get_num_threads() }, { __close = function(t)
+      torch.set_num_threads(t[1])
+    end })
+    torch.set_num_threads(math.max(threads[1], 4))
+    local calls, running = 0, 0
+    local inference = infer(function(a)
+      running = running + 1
+      assert.equal(1, running)
+      for i = 1, 200 do
+        a:add_(i):sub_(i)
+      end
+      calls, running = calls + 1, running - 1
+      return a * 10
+    end, nil, poptorch.Options():deviceIterations(50):replicationFactor(4))
+    local data = torch.arange(200):float():reshape(200, 1)
+    helper.near(inference(data), data * 10)
+    assert.equal(201, calls)
+  end)
+
   it("mixes with others over two device iterations, replicas and stages", function()
     local m = model(function(a) return a * 2 end, function(self, a)
       local b

@@ -64,6 +64,16 @@ describe("weights of a training model", function()
     end
   end)
 
+  it("end the gradients of what was computed with the ones before", function()
+    local net, model, x, t = trained(1)
+    local _, loss = net(x:clone():requires_grad_(), t) -- the gradient of x needs the weights
+    model(x, t)
+    assert.is_number(net.fc.weight:sum():item())
+    helper.raises("RuntimeError", "modified", function()
+      loss:backward()
+    end)
+  end)
+
   it("changed on the host are used after copyWeightsToDevice only", function()
     local net, model, x, t = trained(1)
     local frozen = poptorch.optim.SGD(net:parameters(), { lr = 0.0 })
@@ -355,6 +365,21 @@ describe("weights of two training models", function()
       end
     end)
     assert.is_true(models[2]:isCompiled())
+  end)
+
+  it("stay on the device of the one that ran last when the other ends", function()
+    local a, _, first, second = pair()
+    local function trainer(net)
+      local model = poptorch.trainingModel(net, nil, torch.optim.SGD(a:parameters(), { lr = 0.1 }))
+      model(x, target)
+      return model
+    end
+    local one = trainer(first)
+    local before = a.weight:clone()
+    local two = trainer(second)
+    one:destroy()
+    assert.is_false(torch.equal(before, a.weight))
+    assert.equal(1, two:weightPulls())
   end)
 
   it("keep what only one of them holds", function()

@@ -1,5 +1,6 @@
 -- The device copies a training model's first values late, with the first run; nobody
 -- can tell. The weights are large enough for that (runtime/exec/memory.c).
+local devices = require("lupine.devices")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
 local torch = require("torch")
@@ -159,8 +160,17 @@ describe("first values", function()
     accessor:terminate()
   end)
 
-  it("of replicas of one group are compared by compiling", function()
-    local net = Net()
+  -- IPUs that somebody has.
+  local function held()
+    local n = 0
+    for ipu = 0, devices.ipus() - 1 do
+      n = n + (devices.holder(ipu) and 1 or 0)
+    end
+    return n
+  end
+
+  it("of replicas of one group are compared by compiling, which gives back the IPUs", function()
+    local net, before = Net(), held()
     net.fc.weight = nn.Parameter(torch.arange(4 * N * N):float():reshape(4, N, N))
     model = poptorch.trainingModel(net, poptorch.Options():replicationFactor(4)
       :broadcastBuffers(false), torch.optim.SGD(net:parameters(), { lr = 1.0 }))
@@ -169,6 +179,7 @@ describe("first values", function()
     local ok, e = pcall(model.compile, model, torch.ones(4, N))
     assert.is_false(ok)
     assert.matches("replicas 0 and 1 are of one group", e.message)
+    assert.equal(before, held())
   end)
 
   it("of the optimizer's states are kept from the host's edits, too", function()
