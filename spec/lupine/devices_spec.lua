@@ -262,11 +262,13 @@ describe("the simulated machine", function()
     os.execute("mkdir -m 755 " .. folder .. "/open; touch " .. folder .. "/file; mkdir -m 700 "
       .. folder .. "/own " .. folder .. "/odd; ln -s own " .. folder .. "/link; ln -s /dev/null "
       .. folder .. "/odd/ipus")
+    os.execute("mkdir -m 700 " .. folder .. "/pipe; mkfifo " .. folder .. "/pipe/ipus")
     refused(folder .. "/open", "can be entered by other users; name another in LUPINE_DEVICES")
     refused(folder .. "/file", "Not a directory")
     refused(folder .. "/link", "/link: ")
     refused(folder .. "/none/none", "No such file or directory")
     refused(folder .. "/odd", "/odd/ipus: ")
+    refused(folder .. "/pipe", "/pipe/ipus is no file of this user")
     if core.devices.user() ~= 0 then
       refused("/root", "denied")
     else
