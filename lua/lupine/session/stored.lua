@@ -157,6 +157,23 @@ local function iterate(file, spec, n)
   file.texts.step = text:gsub("^step iterations %-?%d+", ("step iterations %d"):format(n), 1)
 end
 
+local MODES = tables.set(core.output_modes)
+
+-- What comes of outputs, or of an anchor: a mode, and of every how many.
+local function is_returned(r, mode)
+  return type(r) == "table" and MODES[mode] and math.type(r.period) == "integer"
+    and r.period >= 1
+end
+
+local function check_returned(file, spec)
+  local every = spec.output.mode
+  local fit = is_returned(spec.output, every)
+  for _, anchor in ipairs(spec.anchors) do
+    fit = fit and type(anchor) == "table" and is_returned(anchor, anchor.mode or every)
+  end
+  errors.check(fit, "ValueError", "%s: 'session' says nothing of modes of outputs", file.path)
+end
+
 --- The step of a file, and what session.open takes with it: its `spec` without
 --- tensors, optimizer and seed. `changed` in it: the file's report is of another loop.
 --- error: ValueError naming the file
@@ -170,6 +187,7 @@ function M.open(file, iterations)
     errors.check(type(spec[name]) == "table", "ValueError", "%s: 'session' says nothing of %s",
       file.path, name)
   end
+  check_returned(file, spec)
   spec.executable = file
   if iterations then
     iterate(file, spec, iterations)
