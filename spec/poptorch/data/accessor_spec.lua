@@ -332,6 +332,18 @@ describe("the ring of an accessor", function()
     a:terminate()
   end)
 
+  -- Neither side waits for the other's word, though a channel holds few of them.
+  it("takes any number of loops that are begun and not read", function()
+    local book <close> = journal()
+    local a = Accessor(Numbers(300, book.note), { early_preload = true, buffer_size = 300 })
+    assert.equal(300, book.reaches(300))
+    for _ = 1, 300 do
+      a:iter()
+    end
+    assert.equal(300, #all(a))
+    a:terminate()
+  end)
+
   it("is filled while the device runs", function()
     local book <close> = journal()
     local Twice = torch.nn.Module:extend("Twice")

@@ -186,6 +186,23 @@ describe("worker processes give", function()
     assert.equal(0, settled())
   end)
 
+  it("batches of a loop within another, also of workers that live on", function()
+    local loader = D.DataLoader(Numbers(6, function(i) return i end), { batch_size = 2,
+      num_workers = 2, persistent_workers = true })
+    local outer = {}
+    for a in loader do
+      local inner = {}
+      for b in loader do
+        inner[#inner + 1] = b:tolist()
+      end
+      assert.same({ { 0, 1 }, { 2, 3 }, { 4, 5 } }, inner)
+      outer[#outer + 1] = a:tolist()
+    end
+    assert.same({ { 0, 1 }, { 2, 3 }, { 4, 5 } }, outer)
+    loader = nil -- luacheck: ignore
+    assert.equal(0, settled())
+  end)
+
   it("batches to a poptorch.DataLoader", function()
     local poptorch = require("poptorch")
     local opts = poptorch.Options():deviceIterations(2)
