@@ -197,6 +197,32 @@ describe("states of an optimizer", function()
   end)
 end)
 
+describe("a state that is part of a larger tensor", function()
+  it("is the device's, and leaves the rest as it is", function()
+    local N = 160 -- whose memory is given back while nobody reads it
+    local Sum = nn.Module:extend("Sum")
+    function Sum:init()
+      self.fc = nn.Linear(N, N, { bias = false })
+    end
+    function Sum:forward(x)
+      return poptorch.identity_loss(self.fc(x):sum(), "none")
+    end
+    for part = 0, 2 do
+      local net, whole = Sum(), torch.full({ 3, N, N }, 5.0)
+      local optimizer = torch.optim.SGD(net:parameters(), { lr = 0.0, momentum = 0.5 })
+      optimizer.state[net.fc.weight] = { momentum_buffer = whole[part] }
+      local model = poptorch.trainingModel(net, nil, optimizer)
+      for _ = 1, 12 do
+        model(torch.zeros(1, N))
+      end
+      for k = 0, 2 do
+        assert.equal(k == part and 5 / 2 ^ 12 or 5, whole[k]:mean():item())
+      end
+      model:destroy()
+    end
+  end)
+end)
+
 describe("a model that does not fit the device", function()
   it("is refused before its optimizer has states", function()
     local Large = nn.Module:extend("Large")
