@@ -237,14 +237,12 @@ describe("a library's function", function()
       dtype = "gave output 0 the dtype 77. Allowed: 1 to 10",
       silent = "its function `infer` returned 17",
       types = "types of 3",
+      huge = "gave output 0 a shape that cannot be: .* too many elements",
     }) do
       helper.raises("Error", "spec.odd.Strange: .*" .. says, function()
         strange(what)
       end)
     end
-    helper.raises("OverflowError", "too many elements", function()
-      strange("huge")
-    end)
   end)
 
   it("that gives other types the next time is named", function()

@@ -72,6 +72,10 @@ static LpStatus to_ours(const LpCustomOp *c, int i, const lupine_type *t,
                    c->label, i, (long long)t->shape[k]);
         out->shape[k] = t->shape[k];
     }
+    LpErr large = {0};
+    LP_FAIL_IF(lp_shape_check(out, &large) != LP_OK, e, LP_E_POPTORCH,
+               "%s: its library gave output %d a shape that cannot be: %s",
+               c->label, i, large.msg);
     return LP_OK;
 }
 
