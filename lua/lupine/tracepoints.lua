@@ -83,6 +83,9 @@ local function options_of(text)
     errors.check(KNOWN[name], "ValueError", "PVTI_OPTIONS: unknown option '%s'. Allowed: enable, "
       .. "directory, channels", tostring(name))
   end
+  local on = tostring(options.enable)
+  errors.check(options.enable == nil or on == "true" or on == "false", "ValueError",
+    "PVTI_OPTIONS: enable: expected true or false, got %s", on)
   return options
 end
 
