@@ -21,7 +21,7 @@ lua_specs='spec/bind spec/lupine spec/poptorch spec/torch spec/docs_spec.lua
 
 # Two lanes run at once: this share of the host's specs follows those under stock
 # Lua, which makes the two about as long.
-second='spec/bind spec/hostile'
+second='spec/bind spec/hostile spec/ops spec/passes'
 
 first() {
     for path in spec/*_spec.lua spec/*/; do
