@@ -130,6 +130,20 @@ describe("replicas of a group", function()
     end, "parameter 'w' is float32 %[2%] now, the model was compiled for float32 %[2, 2%]")
   end)
 
+  it("have the first values of their group before a run copies these", function()
+    local w, tr = torch.arange(80000.0):reshape(2, 40000):clone(), core.trace()
+    local p = tr:declare("parameter", "w", w, { "orthogonal", 2 })
+    local step = tr:step({ tr:run(false, function() return p * 2 end) })
+    step:complete({ replicas = 4 })
+    local exec = step:compile({})
+    for r = 0, 3 do
+      assert.equal(40000 * (r % 2) + 7, exec:read(1, r)[7]:item())
+    end
+    local host = torch.zeros(2, 40000)
+    exec:read_into(1, host)
+    assert.is_true(host:equal(w))
+  end)
+
   it("are as many as divide the replicas", function()
     local w = torch.zeros(2, 2)
     local function complete(group)
