@@ -7,6 +7,7 @@
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
+local tables = require("lupine.base.tables")
 
 ---@class lupine.Report: lupine.report.report
 ---@field plan userdata what the figures are of: plan:nodes(), plan:json()
@@ -120,6 +121,87 @@ end
 ---  doc: string}[]
 function M.fields()
   return core.report_fields()
+end
+
+-- Names of a group's fields in order, and the rows of these.
+local function fields_of(group)
+  local names, rows = {}, {}
+  for _, row in ipairs(M.fields()) do
+    if row.group == group and row.name then
+      names[#names + 1], rows[row.name] = row.name, row
+    end
+  end
+  return names, rows
+end
+
+local KINDS = {} -- kind of a field -> what is wrong with a value of it, or nil
+
+local function fault_of(kind, value, of)
+  local check_kind = KINDS[kind]
+  if check_kind then
+    return check_kind(value, of)
+  end
+  local has = kind == "integer" and math.type(value) or type(value)
+  return has ~= kind and ("expected %s, got %s"):format(kind, check.describe(value)) or nil
+end
+
+-- What is counted with; other fields may be missing, as phases are where there are none.
+local NEEDED = {
+  report = tables.set({ "cycles", "clock_hz", "ipus", "replicas", "reserved_ipus", "loops",
+    "micro_batches", "stages", "streams", "sequence", "memory", "schedule" }),
+  row = tables.set({ "kind", "first", "count", "cycles", "entries" }),
+  loop = tables.set({ "first_row", "rows", "count", "step", "once" }),
+  entry = tables.set({ "kind", "ipu", "cycles" }),
+  stream = tables.set({ "variable", "input", "bytes", "ipu", "stage", "backward", "ahead" }),
+  memory = tables.set({ "fits", "fullest_tile", "max_tile_including_gaps", "tile_bytes" }),
+}
+
+local function group_fault(group, values, names)
+  local all, rows = fields_of(group)
+  local needed = NEEDED[group] or {}
+  for _, name in ipairs(names or all) do
+    local value = values[name]
+    local fault = (value ~= nil or needed[name])
+      and fault_of(rows[name].kind, value, rows[name].of)
+    if fault then
+      return ("%s: %s"):format(name, fault)
+    end
+  end
+  return nil
+end
+
+-- Of tables whose values are all of a kind or group.
+local function each(kind)
+  return function(values, of)
+    if type(values) ~= "table" then
+      return "expected a table, got " .. check.describe(values)
+    end
+    for key, value in pairs(values) do
+      local fault = kind and fault_of(kind, value)
+        or of and (type(value) ~= "table" and "expected a table" or group_fault(of, value))
+      if fault then
+        return ("%s: %s"):format(key, fault)
+      end
+    end
+    return nil
+  end
+end
+
+KINDS.list, KINDS.map, KINDS.named, KINDS.integers = each(), each(), each("integer"),
+  each("integer")
+
+--- What is wrong with figures that come from outside; nil if they can be a report's.
+---@param figures table
+---@param names? string[] the fields that it has; all but the schedule unless given
+---@return string?
+function M.fault(figures, names)
+  if not names then
+    names = {}
+    for _, name in ipairs((fields_of("report"))) do
+      names[#names + 1] = name ~= "schedule" and name or nil
+    end
+  end
+  return group_fault("report", figures, names)
 end
 
 --- Runs a completed step by plain kernels: how.order is "schedule" (the order

@@ -84,7 +84,7 @@ return {
     -- the step against the tensors
     { "no step", with("step", ""), "ValueError", "step cannot be read" },
     { "a step of code", with("step", "os.exit(1)"), "ValueError", "step cannot be read" },
-    { "other weights", tensor("model.fc.weight", torch.ones(3, 3)), "ValueError",
+    { "other weights", tensor("model.fc.weight", torch.ones(3, 3)), "Error",
       "parameter 'fc.weight' is" },
     { "weights of another type", tensor("model.fc.weight", torch.ones(3, 2):double()), "Exception",
       "." },
@@ -117,6 +117,10 @@ return {
     { "loops other than the options'", with("step", "replicas 1", "replicas 2"), "ValueError",
       "'step' and 'executor' differ" },
     { "no report", with("report", '{"map":[]}'), "ValueError", "'report' is damaged" },
+    { "no cycles", with("report", '"cycles",%d+', '"cycels",1'), "ValueError",
+      "'report' is damaged: " },
+    { "cycles of a text", with("report", '%["cycles",%d+%],%["ipus"', '["cycles","1"],["ipus"'),
+      "ValueError", "'report' is damaged: cycles: expected integer" },
     { "a deep text", with("report", ('{"list":['):rep(5000) .. ("]}"):rep(5000)), "ValueError",
       "." },
     -- the executor

@@ -203,6 +203,21 @@ local function tensor_of(v, spec)
   return spec.tensors[v.role] and spec.tensors[v.role][v.name]
 end
 
+--- Gives a variable of a stored step its tensor.
+--- error: poptorch.Error for one that the program is not of
+---@param step lupine.Step
+---@param v table the variable
+---@param tensor torch.Tensor
+function M.give(step, v, tensor)
+  local ok, e = pcall(step.bind, step, v.index, tensor)
+  if not ok and v.role ~= "constant" then
+    local what = e.message:gsub(", its data are ", " in the file, in the model ")
+    errors.raise("Error", "the program is not of this model: %s", what)
+  elseif not ok then
+    error(e, 0)
+  end
+end
+
 local NEEDED = { parameter = "the model", buffer = "the model", constant = "the file" }
 
 --- Gives a stored step the host's tensors and its own constants; the optimizer's
@@ -215,7 +230,7 @@ function M.bind(step, vars, spec)
   for _, v in ipairs(vars) do
     local tensor = tensor_of(v, spec)
     if tensor then
-      step:bind(v.index, tensor)
+      M.give(step, v, tensor)
     end
     local from = NEEDED[v.role]
     errors.check(tensor or not from, "Error", "%s: %s has no %s '%s' of the compiled program",
@@ -235,13 +250,18 @@ function M.report(file, step, system)
   local said = M.data(file, "report")
   errors.check(type(said.figures) == "table" and type(said.summary) == "string", "ValueError",
     "%s: 'report' is damaged", file.path)
+  local fault = report.fault(said.figures)
+  errors.check(not fault, "ValueError", "%s: 'report' is damaged: %s", file.path, fault)
   errors.check(file.texts.schedule, "ValueError", "%s: 'schedule' is missing", file.path)
   return report.Report(nil, { figures = said.figures, summary = said.summary,
     plan = function()
       return core.plan(step, system)
     end,
     schedule = function()
-      return M.data(file, "schedule").schedule
+      local schedule = M.data(file, "schedule")
+      local wrong = report.fault(schedule, { "schedule" })
+      errors.check(not wrong, "ValueError", "%s: 'schedule' is damaged: %s", file.path, wrong)
+      return schedule.schedule
     end })
 end
 

@@ -27,6 +27,7 @@
 --- where a state is {rule =, name =, tensor =, index = of its variable}.
 local class = require("lupine.base.class")
 local errors = require("lupine.base.errors")
+local stored = require("lupine.session.stored")
 
 local M = {}
 
@@ -46,7 +47,7 @@ function Builder:variable(role, name, tensor, param)
   local var = self.by_name[role .. " " .. name]
   errors.check(var, "Error", "the executable has no %s '%s': it was compiled for another optimizer",
     role, name)
-  self.step:bind(var.index, tensor)
+  stored.give(self.step, var, tensor)
   return var.index
 end
 

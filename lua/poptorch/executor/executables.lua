@@ -90,11 +90,24 @@ local function add_model(s, texts, tensors, where)
   end
 end
 
--- The program has the whole that a buffer is a part of; no file does.
+-- Where a buffer is a part of a larger tensor the program has the whole; no file does.
 local function check_buffers(s, where)
-  for name, buffer in s.model:named_buffers() do
-    errors.check(own.is_whole(buffer), "TypeError", "%s: buffer '%s' is a part of a larger tensor, "
-      .. "which a file cannot say: make it one of its own, buffer:clone()", where, name)
+  local buffers = own.tensors_of(s).buffer
+  for _, v in ipairs(s.session.vars) do
+    local buffer = v.role == "buffer" and buffers[v.name]
+    errors.check(not buffer or buffer.shape == v.shape, "TypeError", "%s: buffer '%s' is a part "
+      .. "of a larger tensor, which a file cannot say: make it one of its own, buffer:clone()",
+      where, v.name)
+  end
+end
+
+-- An optimizer whose parameter was replaced would not fit the program of the file.
+local function check_trained(s, where)
+  local parameters = own.tensors_of(s).parameter
+  for _, rule in ipairs(s.training and s.updated or {}) do
+    errors.check(rawequal(parameters[rule.param], rule.tensor), "Error", "%s: parameter '%s' was "
+      .. "replaced, the optimizer trains the one before: wrap the module again with an optimizer "
+      .. "of its parameters", where, rule.param)
   end
 end
 
@@ -108,6 +121,7 @@ local function save(self, filename, export_model, save_rng_state, where)
   local texts, tensors = stored.take(s.session)
   add(texts, tensors, "executor", { executor = executor_data(s, save_rng_state) }, where)
   if export_model then
+    check_trained(s, where)
     add_model(s, texts, tensors, where)
   end
   stored.write(filename, texts, tensors)
