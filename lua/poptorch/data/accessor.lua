@@ -21,7 +21,6 @@ local tables = require("lupine.base.tables")
 local TorchLoader = require("torch.utils.data.loader")
 
 local READ = 0 -- the signal that a buffer was read
-local GRACE = 1.0 -- seconds in which an idle process ends by itself
 
 --- Elements of a dataset, a loader or anything that can be iterated over, which
 --- a process of its own reads while this one computes: `for x, y in accessor do`.
@@ -215,7 +214,7 @@ end
 --- error.
 function Accessor:terminate()
   if self._channel then
-    self._channel:close(GRACE)
+    self._channel:close(messages.GRACE)
   end
   self._channel, self._ring, self._held, running[self] = nil, nil, nil, nil
 end

@@ -20,10 +20,6 @@ local check = require("lupine.base.check")
 
 local M = {}
 
--- A channel takes some 160 messages before its writer waits, who then would read
--- no message.
-local MOST_ANNOUNCED = 64
-
 ---@class Fetcher
 ---@field source any
 ---@field o {buffer_size: integer, load_indefinitely: boolean, early_preload: boolean,
@@ -105,7 +101,7 @@ end
 
 function Fetcher:announce(signal)
   self.outgoing[#self.outgoing + 1] = signal
-  while #self.outgoing > 0 and self.announced < MOST_ANNOUNCED do
+  while #self.outgoing > 0 and self.announced < messages.MOST_UNREAD do
     local first = table.remove(self.outgoing, 1)
     self.announced = self.announced + (first[2] and 1 or 0)
     messages.signal(self.channel, table.unpack(first))

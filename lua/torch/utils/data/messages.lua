@@ -13,6 +13,11 @@ local serialization = require("torch.serialization")
 
 local M = {}
 
+-- A channel takes some 160 messages before its writer waits; were both sides to wait
+-- for that, neither would go on.
+M.MOST_UNREAD = 64
+M.GRACE = 1.0 -- seconds in which an idle process ends by itself
+
 -- An object that has a parser (poptorch.parsers): its fields, and the number that its
 -- metatable has in all these processes.
 local function describe_object(w, value, path, depth)

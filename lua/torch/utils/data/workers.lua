@@ -16,11 +16,7 @@ local messages = require("torch.utils.data.messages")
 local M = {}
 
 local PREFETCH = 2 -- batches that a worker has ahead, unless asked otherwise
--- A channel takes some 160 messages before its writer waits; were both sides to
--- wait for that, neither would go on.
-local MOST_AHEAD = 64
 local MOST_WORKERS = 1024 -- each is a process
-local GRACE = 1.0 -- seconds that an idle worker has to end
 
 -- ---- arguments -------------------------------------------------------------
 
@@ -212,7 +208,7 @@ local function batches(pool, loader, feed)
   for i = 0, n - 1 do
     under_way[i] = 0
   end
-  for _ = 1, math.min(loader.prefetch_factor, MOST_AHEAD) do
+  for _ = 1, math.min(loader.prefetch_factor, messages.MOST_UNREAD) do
     for i = 0, n - 1 do
       under_way[i] = under_way[i] + (feed(i) and 1 or 0)
     end
@@ -267,7 +263,7 @@ function M.iterate(loader, seed, next_task)
   next_batch = batches(pool, loader, feeder(pool, seed, next_task))
   local function given(first, ...)
     if first == nil then
-      finish(GRACE)
+      finish(messages.GRACE)
     end
     return first, ...
   end
