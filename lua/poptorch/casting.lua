@@ -35,8 +35,8 @@ local MARK = "_poptorch_autocast"
 ---@return torch.nn.Module self
 function nn.Module:autocast(...)
   check.method(self, nn.Module, "autocast")
-  local enabled, given = check.one("autocast", "enabled", ...)
-  if enabled == nil and not given then
+  local enabled = check.one("autocast", "enabled", ...)
+  if enabled == nil then
     enabled = true
   end
   self[MARK] = check.bool(enabled, "autocast(enabled)")

@@ -93,8 +93,8 @@ M.Attribute = scope_class("Attribute", "attributes", check_attributes, "begin_at
 --- or none with false; nil is true. A scope, or a decorator:
 --- `Net.forward = poptorch.autocast()(Net.forward)`.
 --- error: TypeError for anything but a bool
-M.autocast = scope_class("autocast", "enabled", function(enabled, given)
-  if enabled == nil and not given then
+M.autocast = scope_class("autocast", "enabled", function(enabled)
+  if enabled == nil then
     return true
   end
   return check.bool(enabled, "autocast(enabled)")

@@ -232,7 +232,7 @@ return {
     idle = Group.hardware_only("the IPU Model has no ids") },
   { name = "useOfflineIpuTarget", key = "ipu_version", kind = "int", nullable = true,
     set = function(self, values, given, row)
-      self._values.ipu_version = given.ipu_version
+      self._values.ipu_version = given.ipu_version and values[1] ~= nil
         and arg(row, "ipu_version", values[1], "int") or 2
       self._values.connection_type = C.Never
     end,

@@ -139,7 +139,7 @@ end
 
 local function set_one(self, values, given, row)
   local value = values[1]
-  if not given[row.params[1]] then
+  if not given[row.params[1]] or value == nil and row.omitted ~= nil then
     if row.omitted == nil and not row.nullable then
       errors.raise("TypeError", "%s: %s is missing", row.name, row.params[1])
     end

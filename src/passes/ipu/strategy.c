@@ -54,7 +54,7 @@ LpStatus lp_ipus_reserve(LpIpuPlan *p, int64_t ipus)
         return lp_fail_hint(p->err, LP_E_POPTORCH, "round_ipus",
                             "the model needs %" PRId64
                             " IPUs, which is no power of two: %" PRId64
-                            " would have to be reserved (round_ipus)",
+                            " would have to be reserved",
                             p->reserved_ipus, rounded);
     p->reserved_ipus = rounded;
     return LP_OK;
