@@ -302,6 +302,7 @@ local function open(s, file, data, where)
   end
   s.traced = check_traced(file, data.traced)
   local vars, by_name = session.index(step)
+  own.separate(s.model)
   spec.tensors = own.tensors_of(s)
   groups.adopt(s, vars, spec.tensors.parameter)
   spec.calls = cpu.functions_of(s.model)

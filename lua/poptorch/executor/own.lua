@@ -129,7 +129,6 @@ end
 ---@return {parameter: table<string, torch.Tensor>, buffer: table<string, torch.Tensor>}
 function M.tensors_of(s)
   local of = { parameter = {}, buffer = {} }
-  M.separate(s.model)
   for name, p in s.model:named_parameters() do
     of.parameter[name] = p
   end
@@ -148,6 +147,7 @@ end
 --- error: poptorch.Error for one of another shape or dtype than compiled
 ---@param s table the executor's state
 function M.follow(s)
+  M.separate(s.model)
   advice.call(s.session.retarget, s.session, M.tensors_of(s))
 end
 
