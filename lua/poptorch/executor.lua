@@ -11,7 +11,7 @@ local casting = require("poptorch.casting")
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local Channel = require("lupine.tracepoints").Channel
-local completing = require("poptorch.completing")
+local compiled_optimizer = require("poptorch.compiled_optimizer")
 local core = require("lupine.core")
 local define = require("poptorch.define")
 local errors = require("lupine.base.errors")
@@ -84,8 +84,8 @@ function Executor:init(...)
     local s = own.state(self)
     s.optimizer = not check.is_none(optimizer) and optimizer
       or require("poptorch.optim").SGD(user_model:parameters(), { lr = 0.01 })
-    completing.check_kind(s.optimizer)
-    completing.choose_reduction(s, s.optimizer)
+    compiled_optimizer.check_kind(s.optimizer)
+    compiled_optimizer.choose_reduction(s, s.optimizer)
   end
   groups.note(own.state(self))
   channel:instrument(self, "copyWeightsToHost", "copyWeightsToDevice", "setOptimizer", "compile",

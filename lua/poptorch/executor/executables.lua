@@ -14,6 +14,7 @@ local blocks = require("poptorch.blocks")
 local check = require("lupine.base.check")
 local classes = require("torch.class_names")
 local completing = require("poptorch.completing")
+local compiled_optimizer = require("poptorch.compiled_optimizer")
 local core = require("lupine.core")
 local cpu = require("poptorch.cpu")
 local enums = require("poptorch.enums")
@@ -72,7 +73,7 @@ local function executor_data(s, save_rng_state)
   return { training = s.training, class = getmetatable(s.model).__name,
     options = stored_options.data(s.options), inputs = s.spec, outputs = s.out_spec,
     anchors = s.anchors, traced = s.traced,
-    optimizer = s.training and completing.compiled_data(s) or nil,
+    optimizer = s.training and compiled_optimizer.compiled_data(s) or nil,
     random_state = save_rng_state and { s.session:random_state() } or nil }
 end
 
@@ -313,7 +314,7 @@ local function open(s, file, data, where)
   check_loops(s, file, step)
   if s.training then
     spec.optimizer = completing.view(s, by_name)
-    completing.check_loaded(s, data.optimizer, where)
+    compiled_optimizer.check_loaded(s, data.optimizer, where)
   end
   return session.open(step, spec)
 end

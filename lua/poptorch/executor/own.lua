@@ -16,7 +16,7 @@ local function state_of(executor, what)
 end
 
 --- The state of an executor: options, training, optimizer, model, and, once it is
---- compiled, session and what running.lua and completing.lua note.
+--- compiled, session and what running.lua and compiled_optimizer.lua note.
 --- error: TypeError for what is none
 ---@param executor poptorch.PoplarExecutor
 ---@return table

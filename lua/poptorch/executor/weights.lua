@@ -1,7 +1,7 @@
 --- Methods of an executor for weights, buffers and the optimizer, which host and
 --- device each have a copy of.
 local check = require("lupine.base.check")
-local completing = require("poptorch.completing")
+local compiled_optimizer = require("poptorch.compiled_optimizer")
 local errors = require("lupine.base.errors")
 local own = require("poptorch.executor.own")
 local state = require("poptorch.state")
@@ -58,13 +58,13 @@ end
 function M.setOptimizer(self, ...)
   local s, optimizer = own.idle(self, "setOptimizer"), check.one("setOptimizer", "optimizer", ...)
   errors.check(s.training, "Error", "setOptimizer: this is no training model")
-  completing.check_kind(optimizer, "setOptimizer")
-  completing.choose_reduction(s, optimizer, "setOptimizer")
+  compiled_optimizer.check_kind(optimizer, "setOptimizer")
+  compiled_optimizer.choose_reduction(s, optimizer, "setOptimizer")
   if not s.session then
     s.optimizer = optimizer
     return
   end
-  completing.check_optimizer(s, optimizer, "setOptimizer")
+  compiled_optimizer.check_optimizer(s, optimizer, "setOptimizer")
   if optimizer ~= s.optimizer then
     state.adopt(s, optimizer)
     s.session:upload_hypers()
