@@ -83,7 +83,10 @@ static int exec_read(lua_State *L)
  * view of. */
 static LpTensor *whole(LpTensor *t, const LpVariable *v)
 {
-    return t->base && v->data && v->data->st == t->st ? t->base : t;
+    if (!t->base || !v->data || v->data->st != t->st)
+        return t;
+    LpType has = lp_tensor_type(v->data), all = lp_tensor_type(t->base);
+    return lp_type_eq(&has, &all) ? t->base : t;
 }
 
 /* exec:read_into(var, tensor): overwrites the tensor's memory */
