@@ -123,15 +123,20 @@ function M.fields()
   return core.report_fields()
 end
 
--- Names of a group's fields in order, and the rows of these.
+-- Group -> names of its fields in order, and their rows by name; made once.
+local groups
+
 local function fields_of(group)
-  local names, rows = {}, {}
-  for _, row in ipairs(M.fields()) do
-    if row.group == group and row.name then
-      names[#names + 1], rows[row.name] = row.name, row
+  if not groups then
+    groups = {}
+    for _, row in ipairs(M.fields()) do
+      local of = groups[row.group] or { names = {}, rows = {} }
+      groups[row.group] = of
+      of.names[#of.names + 1] = row.name
+      of.rows[row.name or ""] = row
     end
   end
-  return names, rows
+  return groups[group].names, groups[group].rows
 end
 
 local KINDS = {} -- kind of a field -> what is wrong with a value of it, or nil
