@@ -153,7 +153,7 @@ end
 -- What is counted with; other fields may be missing, as phases are where there are none.
 local NEEDED = {
   report = tables.set({ "cycles", "clock_hz", "ipus", "replicas", "reserved_ipus", "loops",
-    "micro_batches", "stages", "streams", "sequence", "memory", "schedule" }),
+    "micro_batches", "stages", "streams", "sequence", "memory" }),
   row = tables.set({ "kind", "first", "count", "cycles", "entries" }),
   loop = tables.set({ "first_row", "rows", "count", "step", "once" }),
   entry = tables.set({ "kind", "ipu", "cycles" }),
@@ -166,7 +166,7 @@ local function group_fault(group, values, names)
   local needed = NEEDED[group] or {}
   for _, name in ipairs(names or all) do
     local value = values[name]
-    local fault = (value ~= nil or needed[name])
+    local fault = (value ~= nil or names or needed[name])
       and fault_of(rows[name].kind, value, rows[name].of)
     if fault then
       return ("%s: %s"):format(name, fault)
@@ -197,15 +197,9 @@ KINDS.list, KINDS.map, KINDS.named, KINDS.integers = each(), each(), each("integ
 
 --- What is wrong with figures that come from outside; nil if they can be a report's.
 ---@param figures table
----@param names? string[] the fields that it has; all but the schedule unless given
+---@param names? string[] fields that must be there; those that are counted with unless given
 ---@return string?
 function M.fault(figures, names)
-  if not names then
-    names = {}
-    for _, name in ipairs((fields_of("report"))) do
-      names[#names + 1] = name ~= "schedule" and name or nil
-    end
-  end
   return group_fault("report", figures, names)
 end
 

@@ -61,20 +61,12 @@ static LpStatus claim(LpTensor *t, LpErr *e)
     return LP_OK;
 }
 
-static bool same_type(const LpExec *x, size_t var, const LpTensor *t)
-{
-    const LpStep *step = lp_exec_program(x)->step;
-    LpType type = lp_tensor_type(t);
-    LpType want = lp_var_host_type(step, &step->var[var]);
-    return lp_type_eq(&type, &want);
-}
-
 LpStatus lp_sync_fits(const LpExec *x, size_t var, const LpTensor *t, LpErr *e)
 {
     const LpStep *step = lp_exec_program(x)->step;
     const LpVariable *v = &step->var[var];
     LpType now = lp_tensor_type(t), want = lp_var_host_type(step, v);
-    if (!same_type(x, var, t))
+    if (!lp_type_eq(&now, &want))
         return lp_fail_hint(
             e, LP_E_POPTORCH, "replaced",
             "%s '%s' is %s %s%s now, the model was compiled for %s %s",
@@ -190,7 +182,7 @@ LpStatus lp_sync_pull(LpSync *s, LpErr *e)
     for (size_t i = 0; i < s->n; i++) {
         LpTensor *t = s->mirror[i].t;
         s->mirror[i].gone = false;
-        if (!same_type(s->x, s->mirror[i].var, t))
+        if (lp_sync_fits(s->x, s->mirror[i].var, t, NULL) != LP_OK)
             continue;
         LP_TRY(claim(t, e));
         LP_TRY(lp_sync_read(s->x, s->mirror[i].var, t, e));

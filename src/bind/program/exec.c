@@ -289,8 +289,9 @@ static int exec_trap(lua_State *L)
     return 0;
 }
 
-/* exec:finished() -> device iterations of the last run that took effect */
+/* exec:running() -> whether a function of the host is called by a run */
 LP_GETTER(exec_running, boolean, lp_exec_running(check_exec(L)))
+/* exec:finished() -> device iterations of the last run that took effect */
 LP_GETTER(exec_finished, integer, lp_exec_finished(check_exec(L)))
 
 /* exec:step() -> the complete step that it runs */
