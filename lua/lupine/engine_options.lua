@@ -6,7 +6,6 @@
 --- Sources: Poplar's engine options as PopTorch's user guide (4.11.2) and PopART's
 --- (4.2.1, 4.6) use them.
 local check = require("lupine.base.check")
-local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local tables = require("lupine.base.tables")
 local variables = require("lupine.base.variables")
@@ -86,11 +85,7 @@ function M.of_environment()
   if not text then
     return out
   end
-  local ok, given = pcall(core.json_decode, text)
-  errors.check(ok and type(given) == "table" and not getmetatable(given), "Error",
-    "POPLAR_ENGINE_OPTIONS: expected a JSON object%s",
-    not ok and errors.Exception:is(given) and ": " .. given.message or "")
-  for name, value in pairs(given) do
+  for name, value in pairs(variables.object("POPLAR_ENGINE_OPTIONS", text, "Error")) do
     out[name] = checked(name, value, "POPLAR_ENGINE_OPTIONS")
   end
   return out

@@ -29,6 +29,7 @@ local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local signatures = require("lupine.base.signatures")
 local spans = require("lupine.base.spans")
+local variables = require("lupine.base.variables")
 
 local M = {
   --- Whether anything is recorded: one test where a call must cost nothing.
@@ -76,9 +77,7 @@ end
 local KNOWN = { enable = true, directory = true, channels = true }
 
 local function options_of(text)
-  local ok, options = pcall(core.json_decode, text)
-  errors.check(ok and type(options) == "table" and not getmetatable(options), "ValueError",
-    "PVTI_OPTIONS: expected a JSON object such as '{\"enable\":\"true\"}', got %s", text)
+  local options = variables.object("PVTI_OPTIONS", text, "ValueError")
   for name in pairs(options) do
     errors.check(KNOWN[name], "ValueError", "PVTI_OPTIONS: unknown option '%s'. Allowed: enable, "
       .. "directory, channels", tostring(name))

@@ -47,7 +47,7 @@ describe("engine options", function()
       assert.same({ ["autoReport.all"] = "false", x = "1", y = "1" },
         engine_options.effective({ ["autoReport.all"] = "true", x = "1" }, "here"))
     end)
-    for text, why in pairs({ ["[]"] = "JSON object", ["{"] = "JSON object: ",
+    for text, why in pairs({ ["[]"] = "JSON object", ["{"] = "JSON object such as .*: ",
       ['{"autoReport.all": 1}'] = "true or false", ['{"x": null}'] = "expected a string" }) do
       with_env({ POPLAR_ENGINE_OPTIONS = text }, function()
         helper.refuses("Error", why, engine_options.effective, {}, "here")

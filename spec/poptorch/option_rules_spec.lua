@@ -156,7 +156,7 @@ describe("rules between options", function()
     end
     helper.with_env({ POPLAR_ENGINE_OPTIONS = "{x" }, function()
       local e = helper.raises("Error", rules.engine_options, opts)
-      assert.matches("expected a JSON object: ", e.message, 1, true)
+      assert.matches("expected a JSON object such as .*: ", e.message)
     end)
     helper.with_env({ POPLAR_ENGINE_OPTIONS = '{"autoReport.all": "true"}' }, function()
       assert.matches("autoReport", require("spec.helper").logged(function()

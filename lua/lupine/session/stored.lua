@@ -211,8 +211,7 @@ end
 function M.give(step, v, tensor)
   local ok, e = pcall(step.bind, step, v.index, tensor)
   if not ok and v.role ~= "constant" then
-    local what = e.message:gsub(", its data are ", " in the file, in the model ")
-    errors.raise("Error", "the program is not of this model: %s", what)
+    errors.raise("Error", "the program is not of this model: %s", e.message)
   elseif not ok then
     error(e, 0)
   end
