@@ -55,7 +55,7 @@ endif
 # --wrap: src/base/team.c
 LIBS := -Wl,--wrap=GOMP_parallel -Wl,--wrap=GOMP_barrier \
   -Wl,--wrap=omp_get_thread_num -Wl,--wrap=omp_get_num_threads \
-  -Wl,--as-needed -ldnnl -lopenblas -ljansson \
+  -Wl,--as-needed -ldnnl -lopenblas -ljansson -lprotobuf-c \
   -lzip -lpng -lturbojpeg -lz -lm -lgomp
 HOST_LIBS := -llua5.4 -ledit
 # libgomp's threads outlive lua_close: the module must stay mapped.
@@ -69,7 +69,7 @@ CORE_SRC := $(filter-out $(SIMD_SRC) $(MAIN_SRC),$(SRC))
 TOOL_SRC := $(wildcard spec/tools/*.c)
 
 OBJ := $(BUILD)/obj
-CORE_OBJ := $(CORE_SRC:%.c=$(OBJ)/%.o) \
+CORE_OBJ := $(CORE_SRC:%.c=$(OBJ)/%.o) $(OBJ)/onnx.pb-c.o \
   $(foreach s,$(SIMD),$(SIMD_SRC:%.c=$(OBJ)/%.$(s).o))
 BELOW_LUA_OBJ := $(filter-out $(OBJ)/src/bind/%,$(CORE_OBJ))
 MAIN_OBJ := $(MAIN_SRC:%.c=$(OBJ)/%.o)
@@ -143,6 +143,16 @@ $(foreach s,$(SIMD),$(eval $(call simd_rule,$(s))))
 
 $(OBJ)/%.o: %.c $(OBJ)/flags
 	$(call compile,)
+
+# The messages of ONNX, from the description that Debian's libonnx-dev has.
+ONNX := $(BUILD)/onnx/onnx.pb-c
+$(OBJ)/src/bind/host/onnx.o $(OBJ)/onnx.pb-c.o: EXTRA = -I$(dir $(ONNX)) $(LUA_CFLAGS)
+$(OBJ)/src/bind/host/onnx.o: $(ONNX).h
+$(OBJ)/onnx.pb-c.o: $(ONNX).c $(OBJ)/flags
+	$(call compile,-w)
+$(ONNX).c $(ONNX).h &: /usr/include/onnx/onnx.proto
+	@mkdir -p $(@D)
+	$(Q)protoc-c --c_out=$(@D) -I$(<D) $(<F)
 
 # Changes only when the flags do, so that everything is compiled again.
 FLAGS_NOW := $(CC) $(CFLAGS_ALL) $(KERNEL_CFLAGS) \

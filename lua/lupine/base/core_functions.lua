@@ -101,6 +101,10 @@ json_decode(str text, str what) -> Any
   -- The value of a JSON text; `what` names the text in messages.
 json_encode(Any value, int? indent=None) -> str
   -- JSON; names of objects are sorted.
+onnx_decode(str bytes, str kind) -> Any
+  -- The fields of a message of onnx.proto: a ModelProto, GraphProto or TensorProto.
+onnx_encode(Any table, str kind) -> str
+  -- The message of such fields.
 untraced(Function f, Any args) -> Any
   -- f(args …) outside the trace that runs.
 list_folder(str path) -> (Any folders, Any files)

@@ -1,0 +1,132 @@
+/* Messages of protocol buffers: the bytes are checked first; see proto.h. */
+#include "src/io/proto.h"
+
+#include <string.h>
+
+#include "src/base/mem.h"
+
+/* ---- checking ------------------------------------------------------------ */
+typedef struct Bytes {
+    const uint8_t *start, *at, *end;
+    uint32_t messages, depth;
+    LpErr *e;
+} Bytes;
+
+static LpStatus bad(const Bytes *b, const ProtobufCMessageDescriptor *d,
+                    const char *why)
+{
+    return lp_fail(b->e, LP_E_PARSE, "%s, byte %zu: %s", d->short_name,
+                   (size_t)(b->at - b->start), why);
+}
+
+static bool varint(Bytes *b, uint64_t *out)
+{
+    *out = 0;
+    for (unsigned shift = 0; shift < 70 && b->at < b->end; shift += 7) {
+        uint8_t byte = *b->at++;
+        if (shift < 64)
+            *out |= (uint64_t)(byte & 0x7f) << shift;
+        if (!(byte & 0x80))
+            return true;
+    }
+    return false;
+}
+
+static LpStatus check(Bytes *b, const ProtobufCMessageDescriptor *d);
+
+/* n bytes of field f, which may be one that the class does not have. */
+static LpStatus check_bytes(Bytes *b, const ProtobufCMessageDescriptor *d,
+                            const ProtobufCFieldDescriptor *f, size_t n)
+{
+    const uint8_t *end = b->end;
+    if (f && f->type == PROTOBUF_C_TYPE_STRING && memchr(b->at, 0, n))
+        return bad(b, d, "a text with a zero byte");
+    if (!f || f->type != PROTOBUF_C_TYPE_MESSAGE) {
+        b->at += n;
+        return LP_OK;
+    }
+    b->end = b->at + n;
+    LP_TRY(check(b, f->descriptor));
+    b->end = end;
+    return LP_OK;
+}
+
+static LpStatus check_field(Bytes *b, const ProtobufCMessageDescriptor *d)
+{
+    uint64_t key, n;
+    if (!varint(b, &key) || key >> 3 == 0 || key >> 32)
+        return bad(b, d, "expected a field's key");
+    unsigned id = (unsigned)(key >> 3);
+    switch (key & 7) {
+    case PROTOBUF_C_WIRE_TYPE_VARINT:
+        return varint(b, &n) ? LP_OK : bad(b, d, "expected a number");
+    case PROTOBUF_C_WIRE_TYPE_64BIT:
+        n = 8;
+        break;
+    case PROTOBUF_C_WIRE_TYPE_32BIT:
+        n = 4;
+        break;
+    case PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED:
+        if (!varint(b, &n))
+            return bad(b, d, "expected a length");
+        break;
+    default:
+        return bad(b, d, "unknown kind of field");
+    }
+    if (n > (uint64_t)(b->end - b->at))
+        return bad(b, d, "a field ends behind the end");
+    return check_bytes(b, d, protobuf_c_message_descriptor_get_field(d, id),
+                       (size_t)n);
+}
+
+static LpStatus check(Bytes *b, const ProtobufCMessageDescriptor *d)
+{
+    if (++b->depth > LP_PROTO_DEEPEST)
+        return bad(b, d, "messages are nested deeper than 100");
+    if (++b->messages > LP_PROTO_MOST)
+        return bad(b, d, "more than 4194304 messages");
+    while (b->at < b->end)
+        LP_TRY(check_field(b, d));
+    b->depth--;
+    return LP_OK;
+}
+
+/* ---- reading ------------------------------------------------------------- */
+static void *allocate(void *failed, size_t n)
+{
+    void *p = lp_alloc(n);
+    *(bool *)failed |= !p;
+    return p;
+}
+
+static void release(LP_UNUSED void *failed, void *p)
+{
+    lp_free(p);
+}
+
+LpStatus lp_proto_read(const ProtobufCMessageDescriptor *d, const void *bytes,
+                       size_t n, ProtobufCMessage **out, LpErr *e)
+{
+    Bytes b = {
+        .start = bytes, .at = bytes, .end = (const uint8_t *)bytes + n, .e = e};
+    bool failed = false;
+    ProtobufCAllocator a = {allocate, release, &failed};
+    LP_FAIL_IF(n > LP_PROTO_LARGEST, e, LP_E_PARSE,
+               "%s: %zu bytes are more than a message has (2 GiB)",
+               d->short_name, n);
+    LP_TRY(check(&b, d));
+    *out = protobuf_c_message_unpack(d, &a, n, bytes);
+    if (*out)
+        return LP_OK;
+    return failed ? lp_no_memory(e)
+                  : lp_fail(e, LP_E_PARSE, "%s: a field has another type",
+                            d->short_name);
+}
+
+void lp_proto_free(ProtobufCMessage *m)
+{
+    bool failed;
+    ProtobufCAllocator a = {allocate, release, &failed};
+    if (m)
+        protobuf_c_message_free_unpacked(m, &a);
+}
