@@ -1,0 +1,360 @@
+--- Runs the graph of an ONNX model on values: tensors of the host, of the device
+--- "meta" (which infers shapes), or of a trace (which makes a program).
+local class = require("lupine.base.class")
+local core = require("lupine.core")
+local errors = require("lupine.base.errors")
+local operators = require("lupine.onnx.operators")
+local proto = require("lupine.onnx.proto")
+local schema = require("lupine.onnx.schema")
+local tensors = require("lupine.onnx.tensors")
+
+local M = {}
+
+-- ---- nodes -------------------------------------------------------------------------
+
+--- A node that runs: what an operator's function sees of it.
+---@class lupine.onnx.Node
+---@field name string of the node, for messages
+---@field op string
+---@field attr table<string, any> attributes by name, with the operator's defaults
+---@field version integer of the operator
+---@field outputs string[] names; "" for one that is not wanted
+---@field training boolean whether the model is in training mode
+---@field inputs table<integer, torch.Tensor>
+local Node = class.new("Node")
+
+function Node:init(plan, scope)
+  self.plan, self.scope = plan, scope
+  self.name, self.op, self.attr = plan.name, plan.op, plan.attr
+  self.version, self.outputs, self.training = plan.version, plan.outputs, scope.training
+end
+
+--- Whether an output is wanted.
+---@param i integer
+---@return boolean
+function Node:wants(i)
+  return (self.outputs[i] or "") ~= ""
+end
+
+--- Raises an error of this node.
+---@param fmt string
+---@param ... any
+function Node:fail(fmt, ...)
+  errors.raise("ValueError", fmt, ...)
+end
+
+---@param ok any
+---@param fmt string
+---@param ... any
+---@return any ok
+function Node:check(ok, fmt, ...)
+  return ok or self:fail(fmt, ...)
+end
+
+--- An input whose values are known now; nil if it is left out.
+--- error: ValueError for one that only a run of the program will know
+---@param i integer
+---@return torch.Tensor?
+function Node:value(i)
+  local t = self.inputs[i]
+  if not t then
+    return nil
+  end
+  local known = self.scope:is_known(self.plan.inputs[i])
+  errors.check(known or not core.is_tracing() and not t.is_meta, "ValueError",
+    "input '%s' ('%s') must be a constant: the shape of a result depends on it",
+    self.plan.operator.schema.inputs[i].name, self.plan.inputs[i])
+  return t
+end
+
+--- The same as a list of integers.
+---@param i integer
+---@return integer[]?
+function Node:ints(i)
+  local t = self:value(i)
+  if not t then
+    return nil
+  end
+  return core.untraced(function()
+    local list = t:reshape({ -1 }):to(core.dtypes.int64):tolist()
+    return setmetatable(list, nil)
+  end)
+end
+
+--- The same as one number.
+---@param i integer
+---@return number?
+function Node:number(i)
+  local t = self:value(i)
+  return t and core.untraced(function()
+    return t:item()
+  end)
+end
+
+--- A function of a graph attribute, with this node's names around it: of the values
+--- of its inputs, to its outputs.
+---@param name string of the attribute
+---@return fun(...: torch.Tensor): ...
+function Node:body(name)
+  local graph = self.plan.bodies[name]
+  return function(...)
+    return graph:call(self.scope, ...)
+  end
+end
+
+--- The inputs and outputs of a graph attribute.
+---@param name string
+---@return table GraphProto
+function Node:graph(name)
+  return self.attr[name]
+end
+
+-- ---- a scope of values -----------------------------------------------------------------
+
+-- Names -> values of one run of a graph; inside another it sees the names around.
+local Scope = class.new("Scope")
+
+function Scope:init(around, options)
+  self.around, self.values, self.known = around, {}, {}
+  self.training = options.training
+  self.observe = options.observe
+end
+
+function Scope:find(name)
+  local value = self.values[name]
+  if value == nil and self.around then
+    return self.around:find(name)
+  end
+  return value
+end
+
+function Scope:is_known(name)
+  if self.values[name] == nil and self.around then
+    return self.around:is_known(name)
+  end
+  return self.known[name] == true
+end
+
+function Scope:set(name, value, known)
+  self.values[name], self.known[name] = value, known
+end
+
+-- ---- a graph that can run ----------------------------------------------------------
+
+---@class lupine.onnx.Graph
+---@field inputs string[] without initializers
+---@field outputs string[]
+---@field initializers table<string, torch.Tensor>
+local Graph = class.new("Graph")
+
+local function label(node, i)
+  local name = (node.name or "") ~= "" and (" '%s'"):format(node.name) or ""
+  return ("node %d%s (%s)"):format(i - 1, name, node.op_type or "?")
+end
+
+-- Names that a graph has, and those around it.
+local Names = class.new("Names")
+
+function Names:init(around)
+  self.around, self.own = around, {}
+end
+
+function Names:has(name)
+  return self.own[name] or self.around and self.around:has(name) or false
+end
+
+function Names:add(name, what)
+  errors.check(not self.own[name], "ValueError", "%s: two values have the name '%s'", what, name)
+  self.own[name] = true
+end
+
+-- What is found out of a node once.
+local function plan_node(node, i, names, context)
+  local where = label(node, i)
+  local domain = node.domain == "ai.onnx" and "" or node.domain or ""
+  local version = context.opsets[domain]
+  local operator = version and operators.find(domain, node.op_type or "", version)
+  if not operator then
+    context.missing[operators.why(domain, node.op_type or "?", version)] = true
+    operator = nil
+  end
+  local plan = { name = where, op = node.op_type, node = node, inputs = node.input,
+    outputs = node.output, operator = operator, version = version, attr = {}, bodies = {} }
+  for _, name in ipairs(node.input) do
+    errors.check(name == "" or names:has(name), "ValueError", "%s: its input '%s' is made by no "
+      .. "node before it and is no input or initializer of the graph", where, name)
+  end
+  local given, fields = {}, {}
+  for _, attribute in ipairs(node.attribute or {}) do
+    given[attribute.name], fields[attribute.name] = proto.value(attribute, context.folder)
+    if fields[attribute.name] == "g" then
+      plan.bodies[attribute.name] = Graph(given[attribute.name], context, names)
+    end
+  end
+  for _, name in ipairs(node.output) do
+    if name ~= "" then
+      names:add(name, where)
+    end
+  end
+  if operator then
+    local s = operator.schema
+    local ok, attr = pcall(schema.fill, s, given, fields)
+    errors.check(ok, "ValueError", "%s: %s", where, not ok and (attr.message or tostring(attr)))
+    plan.attr = attr
+    errors.check(#node.input >= s.least_inputs and #node.input <= s.most_inputs, "ValueError",
+      "%s: it has %d inputs, %s takes %d%s", where, #node.input, s.name, s.least_inputs,
+      s.most_inputs == s.least_inputs and "" or s.most_inputs == math.huge and " or more"
+      or " to " .. s.most_inputs)
+    errors.check(#node.output <= s.most_outputs, "ValueError", "%s: it has %d outputs, %s has %d",
+      where, #node.output, s.name, s.most_outputs)
+  end
+  return plan
+end
+
+--- context: opsets (proto.opsets), folder (of external data, or nil), missing (a set
+--- that gets what is not supported).
+---@param graph table GraphProto
+---@param context table
+---@param around? table Names of the graph around
+function Graph:init(graph, context, around)
+  local names = Names(around)
+  self.name, self.inputs, self.outputs, self.initializers = graph.name or "", {}, {}, {}
+  self.order, self.infos = {}, {}
+  for _, t in ipairs(graph.initializer or {}) do
+    names:add(t.name or "", "initializer")
+    self.initializers[t.name] = tensors.read(t, context.folder)
+    self.order[#self.order + 1] = t.name
+  end
+  errors.check(#(graph.sparse_initializer or {}) == 0, "NotImplementedError",
+    "sparse initializers are not supported")
+  for _, info in ipairs(graph.input or {}) do
+    if not self.initializers[info.name] then
+      names:add(info.name or "", "input")
+      self.inputs[#self.inputs + 1] = info.name
+    end
+    self.infos[info.name] = info
+  end
+  self.nodes = {}
+  for i, node in ipairs(graph.node or {}) do
+    self.nodes[i] = plan_node(node, i, names, context)
+  end
+  for i, info in ipairs(graph.output or {}) do
+    errors.check(names:has(info.name), "ValueError",
+      "output '%s' of the graph is made by no node", tostring(info.name))
+    self.outputs[i] = info.name
+  end
+end
+
+local function run_operator(n, plan, args)
+  return table.pack(plan.operator.run(n, table.unpack(args, 1, #plan.inputs)))
+end
+
+-- Whether a node's results follow from constants, which no trace records.
+local function follows(scope, plan)
+  if plan.operator.shape_only then
+    return true
+  end
+  if plan.operator.random or plan.operator.effect then
+    return false
+  end
+  for _, name in ipairs(plan.inputs) do
+    if name ~= "" and not scope:is_known(name) then
+      return false
+    end
+  end
+  return next(plan.bodies) == nil
+end
+
+--- Runs one node.
+---@param scope table
+---@param plan table
+---@return table {n, …} results
+---@return boolean known
+function M.run_node(scope, plan)
+  local args = {}
+  for i, name in ipairs(plan.inputs) do
+    args[i] = name ~= "" and scope:find(name) or nil
+  end
+  local n = Node(plan, scope)
+  n.inputs = args
+  local known = follows(scope, plan)
+  local results
+  if known and core.is_tracing() then
+    results = core.untraced(run_operator, n, plan, args)
+  else
+    results = run_operator(n, plan, args)
+  end
+  return results, known
+end
+
+local function named(plan, e)
+  if errors.Exception:is(e) then
+    e.message = plan.name .. ": " .. e.message
+  end
+  error(e, 0)
+end
+
+function Graph:run(scope)
+  for _, plan in ipairs(self.nodes) do
+    if scope.observe then
+      scope.observe.before(plan.node)
+    end
+    local ok, results, known = pcall(M.run_node, scope, plan)
+    if not ok then
+      named(plan, results)
+    end
+    for i, name in ipairs(plan.outputs) do
+      if name ~= "" then
+        errors.check(results[i] ~= nil, "ValueError", "%s: it gives no output %d ('%s')",
+          plan.name, i - 1, name)
+        scope:set(name, results[i], known)
+      end
+    end
+    if scope.observe then
+      scope.observe.after(plan.node, results)
+    end
+  end
+  local out = {}
+  for i, name in ipairs(self.outputs) do
+    out[i] = scope:find(name)
+  end
+  return table.unpack(out, 1, #self.outputs)
+end
+
+--- Runs a graph inside another: its inputs in order, its outputs back.
+---@param around table Scope
+---@param ... torch.Tensor
+---@return ... torch.Tensor
+function Graph:call(around, ...)
+  local scope = Scope(around, around)
+  for name, t in pairs(self.initializers) do
+    scope:set(name, t, true)
+  end
+  for i, name in ipairs(self.inputs) do
+    scope:set(name, (select(i, ...)), false)
+  end
+  return self:run(scope)
+end
+
+--- Plans a graph.
+--- errors: ValueError for a graph that is none, NotImplementedError that lists all
+--- operators that are not supported
+---@param graph table GraphProto
+---@param imports table[] OperatorSetIdProto
+---@param folder? string of external data
+---@return lupine.onnx.Graph
+function M.plan(graph, imports, folder)
+  local context = { opsets = proto.opsets(imports), folder = folder, missing = {} }
+  local planned = Graph(graph, context)
+  local missing = {}
+  for why in pairs(context.missing) do
+    missing[#missing + 1] = why
+  end
+  table.sort(missing)
+  operators.refuse(missing)
+  return planned
+end
+
+M.Scope = Scope
+
+return M

@@ -1,0 +1,126 @@
+--- TensorProto, the tensors of ONNX files, as tensors.
+local core = require("lupine.core")
+local errors = require("lupine.base.errors")
+
+local M = {}
+
+local D = core.dtypes
+
+-- TensorProto.DataType: number -> dtype, the field of its elements where they are
+-- no raw bytes, how many of them an element takes there.
+local TYPES = {
+  [1] = { D.float32, "float_data" }, [2] = { D.uint8, "int32_data" },
+  [3] = { D.int8, "int32_data" }, [5] = { D.int16, "int32_data" },
+  [6] = { D.int32, "int32_data" }, [7] = { D.int64, "int64_data" },
+  [9] = { D.bool, "int32_data" }, [10] = { D.float16, "int32_data", bits = D.int16 },
+  [11] = { D.float64, "double_data" }, [16] = { D.bfloat16, "int32_data", bits = D.int16 },
+}
+local ABSENT = { [4] = "UINT16", [8] = "STRING", [12] = "UINT32", [13] = "UINT64",
+  [14] = "COMPLEX64", [15] = "COMPLEX128" }
+local NUMBERS = {}
+for number, row in pairs(TYPES) do
+  NUMBERS[row[1]] = number
+end
+
+local function row_of(number)
+  return errors.check(TYPES[number], "NotImplementedError",
+    "tensors of the type %s are not supported", ABSENT[number] or tostring(number))
+end
+
+--- The dtype of a TensorProto.DataType.
+--- error: NotImplementedError for one that is not there
+---@param number integer
+---@return torch.dtype
+function M.dtype(number)
+  return row_of(number)[1]
+end
+
+--- The TensorProto.DataType of a dtype.
+---@param dtype torch.dtype
+---@return integer
+function M.number(dtype)
+  return NUMBERS[dtype]
+end
+
+local function elements(dims, name)
+  local n = 1
+  for _, d in ipairs(dims) do
+    errors.check(d >= 0, "ValueError", "tensor '%s': a dimension is %d", name, d)
+    errors.check(d == 0 or n <= math.maxinteger // d, "ValueError",
+      "tensor '%s': more elements than can be counted", name)
+    n = n * d
+  end
+  return n
+end
+
+local function external(proto, folder)
+  local where = {}
+  for _, entry in ipairs(proto.external_data) do
+    where[entry.key or ""] = entry.value
+  end
+  errors.check(folder, "ValueError", "tensor '%s' is in the file '%s', and the model is not read "
+    .. "from a folder", proto.name, tostring(where.location))
+  errors.check(where.location, "ValueError", "tensor '%s' is in a file that is not named",
+    proto.name)
+  local function number(key)
+    local text = where[key]
+    local value = text and math.tointeger(tonumber(text)) or not text and 0
+    return errors.check(value and value >= 0 and value, "ValueError",
+      "tensor '%s': %s of the file: expected an integer, got '%s'", proto.name, key,
+      tostring(text))
+  end
+  return core.read_within(folder, where.location, number("offset"),
+    where.length and number("length") or -1)
+end
+
+-- The values of a list of numbers, of the dtype.
+local function listed(proto, row, name)
+  local list = proto[row[2]] or {}
+  local values = core.tensor(list, { dtype = row.bits and D.int32 or row[1] })
+  if row.bits then
+    values = core.frombuffer(values:to(row.bits):tobytes(), { dtype = row[1] })
+  end
+  errors.check(values:dim() == 1, "ValueError", "tensor '%s': its values are no numbers", name)
+  return values
+end
+
+--- The tensor of a TensorProto.
+--- errors: ValueError for values that are not as many as its shape has, or a file
+--- that has not so many; NotImplementedError for a type that is not there
+---@param proto table TensorProto
+---@param folder? string where files of external data are
+---@return torch.Tensor
+function M.read(proto, folder)
+  local name = proto.name or ""
+  local row = row_of(proto.data_type or 0)
+  errors.check(not proto.segment, "NotImplementedError", "tensor '%s' is in segments", name)
+  local n = elements(proto.dims, name)
+  local bytes = proto.data_location == 1 and external(proto, folder) or proto.raw_data
+  local values
+  if bytes then
+    local size = row[1].itemsize
+    errors.check(#bytes == n * size, "ValueError", "tensor '%s': %d bytes, its shape [%s] has %d",
+      name, #bytes, table.concat(proto.dims, ", "), n * size)
+    values = core.frombuffer(bytes, { dtype = row[1] })
+  else
+    values = listed(proto, row, name)
+    errors.check(values:numel() == n, "ValueError",
+      "tensor '%s': %d values, its shape [%s] has %d", name, values:numel(),
+      table.concat(proto.dims, ", "), n)
+  end
+  return values:reshape(proto.dims)
+end
+
+--- The TensorProto of a tensor.
+--- error: TypeError for a dtype that ONNX has not
+---@param name string?
+---@param t torch.Tensor
+---@return table
+function M.write(name, t)
+  errors.check(NUMBERS[t.dtype], "TypeError", "ONNX has no tensors of the dtype %s",
+    tostring(t.dtype))
+  return { name = name, dims = { table.unpack(t.shape) }, data_type = NUMBERS[t.dtype],
+    raw_data = t:detach():contiguous():tobytes() }
+end
+
+return M

@@ -1,0 +1,97 @@
+--- The cases of ONNX's own tests (Debian's libonnx-testdata): a model, its inputs
+--- and what comes out.
+local core = require("lupine.core")
+local onnx = require("lupine.onnx")
+local tensors = require("lupine.onnx.tensors")
+local torch = require("torch")
+
+local M = {}
+
+M.FOLDER = "/usr/share/libonnx-testdata/data"
+M.GROUPS = { "node", "pytorch-converted", "pytorch-operator", "simple" }
+
+--- The folders of all cases, sorted.
+---@param group string of M.GROUPS
+---@return string[] names
+function M.names(group)
+  local names = core.list_folder(("%s/%s"):format(M.FOLDER, group))
+  table.sort(names)
+  return names
+end
+
+local function read(path)
+  local file = io.open(path, "rb")
+  if not file then
+    return nil
+  end
+  local bytes = file:read("a")
+  file:close()
+  return bytes
+end
+
+-- The tensors NAME_0.pb, NAME_1.pb, … of a folder.
+local function values(folder, name)
+  local list = {}
+  while true do
+    local bytes = read(("%s/%s_%d.pb"):format(folder, name, #list))
+    if not bytes then
+      return list
+    end
+    list[#list + 1] = tensors.read(core.onnx_decode(bytes, "TensorProto"))
+  end
+end
+
+-- As ONNX's own runner compares.
+local function compare(got, want, i)
+  if not torch.is_tensor(got) then
+    return ("output %d is missing"):format(i)
+  elseif got.dtype ~= want.dtype then
+    return ("output %d is %s, want %s"):format(i, tostring(got.dtype), tostring(want.dtype))
+  elseif tostring(got.shape) ~= tostring(want.shape) then
+    return ("output %d has the shape %s, want %s"):format(i, tostring(got.shape),
+      tostring(want.shape))
+  end
+  local near = torch.isclose(got:double(), want:double(), { rtol = 1e-3, atol = 1e-7,
+    equal_nan = true })
+  return not near:all():item() and ("output %d differs by up to %g"):format(i,
+    (got:double() - want:double()):abs():max():item()) or nil
+end
+
+local function run(case, compiled)
+  local model = onnx.load(case .. "/model.onnx")
+  model:eval()
+  local set = 0
+  while read(("%s/test_data_set_%d/output_0.pb"):format(case, set)) do
+    local folder = ("%s/test_data_set_%d"):format(case, set)
+    local inputs, wanted = values(folder, "input"), values(folder, "output")
+    local run_model = compiled and require("lupine.compile")(model, inputs) or model
+    local got = torch.no_grad(function()
+      return { run_model(table.unpack(inputs)) }
+    end)
+    for i, want in ipairs(wanted) do
+      local why = compare(got[i], want, i - 1)
+      if why then
+        return why
+      end
+    end
+    set = set + 1
+  end
+  return set == 0 and "it has no data" or nil
+end
+
+--- Runs a case. Returns nil if it passes, or what went wrong.
+---@param group string
+---@param name string
+---@param compiled? boolean under lupine.compile
+---@return string? why
+function M.run(group, name, compiled)
+  local ok, why = xpcall(run, function(e)
+    return type(e) == "table" and e.message or "raw: " .. debug.traceback(tostring(e))
+  end, ("%s/%s/%s"):format(M.FOLDER, group, name), compiled)
+  if ok and why or not ok then
+    return tostring(why)
+  end
+  return nil
+end
+
+return M
