@@ -320,6 +320,32 @@ static int trace_knows(lua_State *L)
     return 1;
 }
 
+/* trace:value(tensor) -> its number in the graph, as step's losses are */
+static int trace_value(lua_State *L)
+{
+    LpErr e = {0};
+    LpVal v;
+    LpTrace *tr = check_trace(L);
+    LpTensor *t = lp_check_tensor(L, 2, "value", "tensor");
+    lp_must(L, lp_trace_value(tr, t, &v, &e), &e);
+    lua_pushinteger(L, (lua_Integer)v);
+    return 1;
+}
+
+/* trace:name(tensor, name): anchors find it by that, too */
+static int trace_name(lua_State *L)
+{
+    LpErr e = {0};
+    LpVal v;
+    LpTrace *tr = check_trace(L);
+    LpTensor *t = lp_check_tensor(L, 2, "name", "tensor");
+    const char *name = luaL_checkstring(L, 3);
+    lp_must(L, lp_trace_value(tr, t, &v, &e), &e);
+    if (!lp_graph_add_name(lp_trace_graph(tr), v, name, &e))
+        lp_bind_fail(L, &e);
+    return 0;
+}
+
 /* trace_scales(tensor): forward may write this parameter, if one it is */
 static int trace_scales(lua_State *L)
 {
@@ -337,6 +363,8 @@ static const luaL_Reg trace_methods[] = {{"declare", trace_declare},
                                          {"step", trace_step},
                                          {"knows", trace_knows},
                                          {"convolutions", trace_convolutions},
+                                         {"value", trace_value},
+                                         {"name", trace_name},
                                          {"narrow", trace_narrow},
                                          {"tolerate", trace_tolerate},
                                          {"refused", trace_refused},
