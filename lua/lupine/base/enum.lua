@@ -6,6 +6,8 @@
 ---     local Mode = enum("Mode", { "Fast", "Slow" })       -- 0, 1
 ---     local Kind = enum("Kind", { { "A", 0 }, { "B", 2 } })
 ---     Mode.Fast.value == 0   Mode(1) == Mode.Slow   Mode:is(x)   Mode:members()
+---
+--- As in Python a second name of a value is another name of its member.
 require("lupine.base.environment") -- also where this file is loaded first
 
 local enum = {}
@@ -87,20 +89,29 @@ function enum.of(member)
   return data[member].enum
 end
 
+local function add(self, d, name, value)
+  for _, m in ipairs(d.list) do
+    if data[m].value == value then
+      d.by_name[name] = m
+      return
+    end
+  end
+  local m = setmetatable({}, member_mt)
+  data[m] = { name = name, value = value, enum = self, text = d.name .. "." .. name }
+  d.by_name[name] = m
+  d.list[#d.list + 1], d.names[#d.names + 1] = m, name
+end
+
 local function make(_, name, spec)
   local self = setmetatable({}, enum_mt)
   local d = { name = name, by_name = {}, list = {}, names = {} }
   data[self] = d
   for i, entry in ipairs(spec) do
-    local member_name, value = entry, i - 1
     if type(entry) == "table" then
-      member_name, value = entry[1], entry[2]
+      add(self, d, entry[1], entry[2])
+    else
+      add(self, d, entry, i - 1)
     end
-    local m = setmetatable({}, member_mt)
-    data[m] = { name = member_name, value = value, enum = self, text = name .. "." .. member_name }
-    d.by_name[member_name] = m
-    d.list[i] = m
-    d.names[i] = member_name
   end
   return self
 end

@@ -1,0 +1,10 @@
+local enum = require("lupine.base.enum")
+
+describe("enumerations", function()
+  it("gives a second name of a value the member of the first", function()
+    local E = enum("E", { { "Full", 3 }, { "Whole", 3 }, { "Part", 1 } })
+    assert.equal(E.Full, E.Whole)
+    assert.equal("E.Full", tostring(E.Whole))
+    assert.same({ E.Full, E.Part }, E:members())
+  end)
+end)

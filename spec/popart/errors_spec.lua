@@ -1,0 +1,123 @@
+-- PopART's classes of errors and how errors of what lies below become them.
+local base = require("lupine.base.errors")
+local errors = require("popart.errors")
+
+local classes = errors.classes
+
+local function raised(f, ...)
+  local ok, e = pcall(f, ...)
+  assert.is_false(ok)
+  return e
+end
+
+-- What PopART's documents draw.
+local BASES = {
+  popart_internal_exception = "popart_exception", popart_runtime_error = "popart_exception",
+  OutOfMemoryException = "popart_exception", poplar_runtime_error = "poplar_exception",
+  poplar_application_runtime_error = "poplar_runtime_error",
+  poplar_system_runtime_error = "poplar_runtime_error",
+  poplar_recoverable_runtime_error = "poplar_system_runtime_error",
+  poplar_unrecoverable_runtime_error = "poplar_system_runtime_error",
+  poplar_unknown_runtime_error = "poplar_system_runtime_error",
+}
+
+describe("popart.errors", function()
+  it("has the tree of the documents, with the class's name as type", function()
+    for name, of in pairs(BASES) do
+      local e = raised(errors.raise, name, "text %d", 3)
+      assert.equal(name, e.type)
+      assert.equal("text 3", e.message)
+      assert.is_true(classes[name]:is(e) and classes[of]:is(e) and base.Exception:is(e))
+    end
+    assert.is_false(classes.popart_exception:is(raised(errors.raise, "poplar_exception", "x")))
+    assert.is_false(classes.popart_exception:is("popart_exception"))
+  end)
+
+  it("knows the names of older releases", function()
+    assert.equal(classes.poplar_recoverable_runtime_error, classes.poplar_recoverable_error)
+    assert.equal(classes.poplar_unrecoverable_runtime_error, classes.poplar_unrecoverable_error)
+    assert.equal(classes.poplar_unknown_runtime_error, classes.unknown_runtime_error)
+    assert.equal(errors.RecoveryAction.FULL_RESET, errors.RecoveryAction.POWER_CYCLE)
+    assert.equal("FULL_RESET", errors.RecoveryAction.POWER_CYCLE.name)
+    assert.equal(4, #errors.RecoveryAction:members())
+  end)
+
+  it("checks", function()
+    assert.equal(7, errors.check(7, "popart_exception", "no"))
+    assert.equal("popart_runtime_error",
+      raised(errors.check, nil, "popart_runtime_error", "no").type)
+  end)
+
+  it("turns an error of the program, and keeps what it says", function()
+    for _, name in ipairs({ "ValueError", "IndexError", "RuntimeError", "Error",
+      "NotImplementedError", "AssertionError" }) do
+      local e = raised(errors.guard, "popart_exception", function()
+        local inner = base.new(name, nil, "sizes differ", "in layer 'fc'")
+        inner.hint_kept = true
+        error(inner, 0)
+      end)
+      assert.equal("popart_exception", e.type)
+      assert.equal("sizes differ", e.message)
+      assert.equal("in layer 'fc'", e.location)
+      assert.truthy(e.origin:find("errors_spec.lua:%d+") and e.hint_kept)
+    end
+  end)
+
+  it("leaves slips of a call, files' errors, texts and its own alone", function()
+    for _, name in ipairs({ "TypeError", "AttributeError", "FileNotFoundError",
+      "KeyboardInterrupt", "poplibs_exception", "popart_internal_exception" }) do
+      local given = base.new(classes[name] or name, nil, "x")
+      local kept = given.type
+      local e = raised(errors.guard, "popart_exception", error, given, 0)
+      assert.equal(given, e)
+      assert.equal(kept, e.type)
+    end
+    assert.equal("text", raised(errors.guard, "popart_exception", error, "text", 0))
+  end)
+
+  it("passes results through", function()
+    assert.same({ 1, nil, 3 }, { errors.guard("popart_exception", function(...)
+      return ...
+    end, 1, nil, 3) })
+  end)
+
+  it("gives faults of the machine their own class and recoveryAction", function()
+    local function fault(cls, type_name, action)
+      return raised(errors.guard, "popart_exception", error,
+        base.new(cls, type_name, "down", nil, action), 0)
+    end
+    local e = fault("RecoverableError", "poplar_recoverable_runtime_error", "PARTITION_RESET")
+    assert.is_true(classes.poplar_recoverable_error:is(e))
+    assert.equal(errors.RecoveryAction.PARTITION_RESET, e.recoveryAction)
+    assert.equal("PARTITION_RESET", e.recovery_action)
+    for _, name in ipairs({ "poplar_unrecoverable_runtime_error", "poplar_unknown_runtime_error",
+      "poplar_application_runtime_error", "popart_internal_exception", "poplibs_exception" }) do
+      assert.equal(classes[name], getmetatable(fault("Error", name)))
+    end
+    assert.is_true(classes.poplar_exception:is(fault("Error", "poplar_link_error")))
+    assert.is_true(base.IndexError:is(fault("Error", "std::out_of_range")))
+  end)
+
+  it("reports a program that does not fit as PopART does", function()
+    local e = raised(errors.guard, "popart_exception", error,
+      base.new("Error", "poplar_graph_memory_allocation_error", "tile 3 overflows"), 0)
+    assert.is_true(classes.OutOfMemoryException:is(e) and classes.popart_exception:is(e))
+    assert.equal("", e:getProfilePath())
+    assert.truthy(raised(e.getSummaryReport, e).message:find("'debug.allowOutOfMemory'", 1, true))
+    e.summary, e.profile_path = "Target:", "/reports/profile.pop"
+    assert.equal("Target:", e:getSummaryReport())
+    assert.equal("/reports/profile.pop", e:getProfilePath())
+  end)
+
+  it("raises on demand", function()
+    local e = raised(errors.throws._throw_recoverable_runtime_error, "try again")
+    assert.equal("try again", e.message)
+    assert.equal(errors.RecoveryAction.IPU_RESET, e.recoveryAction)
+    local n = 0
+    for name, throw in pairs(errors.throws) do
+      n = n + 1
+      assert.equal("m", raised(throw, "m").message, name)
+    end
+    assert.equal(11, n)
+  end)
+end)
