@@ -11,6 +11,7 @@
 local class = require("lupine.base.class")
 local enum = require("lupine.base.enum")
 local errors = require("lupine.base.errors")
+local logging = require("popart.logging")
 
 local M = {}
 
@@ -81,12 +82,21 @@ local function class_of(name)
   return class.is_class(name) and name or M.classes[name] or name
 end
 
---- Raises an error of a class.
+-- PopART logs its own errors where they are made.
+local function note(e)
+  if M.classes.popart_exception:is(e) then
+    logging.err("popart", "%s", e.message)
+  end
+  return e
+end
+
+--- Raises an error of a class; PopART's own are logged at ERR.
 ---@param name string|table a name of `classes`, or of Python's ("TypeError"), or a class
 ---@param fmt string as string.format; taken as it is without arguments
 ---@param ... any for the format
 function M.raise(name, fmt, ...)
-  errors.raise(class_of(name), fmt, ...)
+  local message = select("#", ...) > 0 and fmt:format(...) or fmt
+  error(note(errors.new(class_of(name), nil, message)), 0)
 end
 
 --- Raises unless `ok`; returns it otherwise.
@@ -150,7 +160,7 @@ function M.of(name, e)
   if e.recovery_action then
     e.recoveryAction = M.RecoveryAction[e.recovery_action]
   end
-  return e
+  return note(e)
 end
 
 -- What pcall gave, without a table: it stands around every run.
@@ -197,7 +207,7 @@ for name, of in pairs(THROWS) do
     if of == "poplar_recoverable_runtime_error" then
       e.recovery_action, e.recoveryAction = "IPU_RESET", M.RecoveryAction.IPU_RESET
     end
-    error(e, 0)
+    error(note(e), 0)
   end
 end
 

@@ -76,6 +76,15 @@ static int host_clock(lua_State *L)
     return 1;
 }
 
+/* Seconds since 1970. */
+static int host_time(lua_State *L)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    lua_pushnumber(L, (lua_Number)t.tv_sec + (lua_Number)t.tv_nsec * 1e-9);
+    return 1;
+}
+
 /* () -> columns of the terminal that stderr is; nil if it is none */
 static int terminal_columns(lua_State *L)
 {
@@ -94,6 +103,7 @@ static const luaL_Reg functions[] = {
     {"log_copy", host_log_copy},   /* (path or nil) also gets the lines */
     {"log_level", host_log_level}, /* ([new]) -> level before */
     {"log_to", host_log_to},       /* ("stderr", "stdout" or path) */
+    {"time", host_time},           /* () -> seconds since 1970 */
     {NULL, NULL},
 };
 
