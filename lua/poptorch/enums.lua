@@ -3,6 +3,7 @@
 ---
 --- Source: PopTorch API reference (3.x), "Enumerations"; user guide 3.x.
 local enum = require("lupine.base.enum")
+local popart = require("popart.enums")
 
 local M = {}
 
@@ -39,7 +40,7 @@ M.HalfFloatCastingBehavior = enum("HalfFloatCastingBehavior",
 M.ReductionType = enum("ReductionType", { "Sum", "Mean", "NoReduction" })
 
 --- Synchronisation of several IPUs.
-M.SyncPattern = enum("SyncPattern", { "Full", "SinglePipeline", "ReplicaAndLadder" })
+M.SyncPattern = popart.SyncPattern
 
 --- Dimension of a matmul that is serialised.
 M.MatMulSerializationMode = enum("MatMulSerializationMode", {

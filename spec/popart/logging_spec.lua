@@ -7,11 +7,12 @@ local pattern = require("popart.log_pattern")
 -- What f logs, as one text.
 local function logged(f)
   local stderr, out = io.stderr, {}
-  io.stderr = { write = function(_, ...)
+  io.stderr = { -- luacheck: ignore 122
+    write = function(_, ...)
     out[#out + 1] = table.concat({ ... })
   end, flush = function() end }
   local ok, e = pcall(f)
-  io.stderr = stderr
+  io.stderr = stderr -- luacheck: ignore 122
   assert(ok, e)
   return table.concat(out)
 end
@@ -40,7 +41,8 @@ describe("popart.logging", function()
       logging.trace("devicex", "below the level")
       logging.debug("ir", "another module")
     end)
-    assert.matches("^" .. STAMP .. "%[popart:devicex%] %[debug%] Creating poplar::Tensor 1\n$", text)
+    assert.matches("^" .. STAMP .. "%[popart:devicex%] %[debug%] Creating poplar::Tensor 1\n$",
+      text)
   end)
 
   it("sets one module's level or all", function()

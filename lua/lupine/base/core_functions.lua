@@ -77,6 +77,8 @@ graph_parse(str text) -> Graph
   -- A graph from its text form.
 step_parse(str text) -> Step
   -- A step from its text form; its variables have no data.
+chip(str version) -> Any
+  -- {tiles, workers, ipus_machine, ipus_rack} of ipu1, ipu2 or ipu21, else nil.
 report_fields() -> Any
   -- What the fields of reports mean: {group, name, kind, of, unit, doc} each.
 profile_begin() -> None

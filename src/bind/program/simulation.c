@@ -252,6 +252,23 @@ static void push_walk(lua_State *L, const LpIpuPlan *p, LpWalkWhat what)
     lp_must(L, lp_report_walk(p, what, &sink, &e), &e);
 }
 
+/* chip(version) -> {tiles=, workers=, ipus_machine=, ipus_rack=} of a chip and
+ * of the machines that it is sold in, nil for none of that version */
+static int chip(lua_State *L)
+{
+    const char *version = luaL_checkstring(L, 1);
+    const LpChip *c = lp_chip_find(version);
+    const LpSystem *s = lp_system_find(version);
+    if (!c || !s)
+        return 0;
+    lua_createtable(L, 0, 4);
+    lp_set_int(L, "tiles", c->tiles);
+    lp_set_int(L, "workers", c->workers);
+    lp_set_int(L, "ipus_machine", s->ipus_machine);
+    lp_set_int(L, "ipus_rack", s->ipus_rack);
+    return 1;
+}
+
 /* report_fields() -> {{group=, name=, kind=, of=, unit=, doc=}, …}: what fields
  * of reports mean; an entry without a name is of the group itself */
 static int report_fields(lua_State *L)
@@ -367,4 +384,5 @@ void lp_bind_simulation(lua_State *L)
     lp_add_class(L, &plan_class, plan_methods);
     lp_set_function(L, "plan", plan_new);
     lp_set_function(L, "report_fields", report_fields);
+    lp_set_function(L, "chip", chip);
 }
