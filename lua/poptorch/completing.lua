@@ -6,6 +6,7 @@ local enums = require("poptorch.enums")
 local errors = require("lupine.base.errors")
 local logging = require("poptorch.logging")
 local state = require("poptorch.state")
+local whole = require("poptorch.whole")
 
 local M = {}
 
@@ -28,6 +29,7 @@ end
 -- have are left out.
 local function rules_of(s, has)
   local name_of, optimizer, list = {}, s.optimizer, {}
+  local clipped = whole.value(optimizer, "max_grad_norm") < math.huge
   for name, p in s.model:named_parameters({ remove_duplicate = false }) do
     name_of[p] = name_of[p] or name
   end
@@ -38,7 +40,8 @@ local function rules_of(s, has)
         local rule = optimizer:device_rule(group, p)
         list[#list + 1] = { param = name_of[p], tensor = p, group = g, op = rule.op,
           inputs = rule.inputs, outputs = rule.outputs, attrs = rule.attrs, counts = rule.counts,
-          accum = optimizer.accum_type or core.dtypes.float32 }
+          accum = optimizer.accum_type or core.dtypes.float32,
+          max_norm = clipped and "max_grad_norm" or nil }
       end
     end
   end
@@ -55,9 +58,6 @@ function M.view(s, has)
   local view = state.View(s)
   if o.loss_scaling and (o.loss_scaling ~= 1 or not compiled.is_constant(o, "loss_scaling")) then
     view.loss_scale = "loss_scaling"
-  end
-  if o.max_grad_norm and o.max_grad_norm < math.huge then
-    view.max_norm = "max_grad_norm"
   end
   compiled.remember(s)
   return view

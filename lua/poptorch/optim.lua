@@ -344,21 +344,12 @@ M.SGD = define("SGD", names("params lr momentum dampening weight_decay nesterov 
         room:zero_()
       end
     end,
-    -- On the host the velocity gathers the gradient here, on the device where
-    -- micro-batches are accumulated.
-    update = function(self, group, param, grad)
-      if self.use_combined_accum then
-        local scale = (1 - group.dampening) * group.velocity_scaling
-        self:state_tensor(param, "Accl1"):add_(grad, { alpha = scale })
-      end
-      Optimizer.update(self, group, param, grad)
-    end,
     update_rule = function(self, group)
       if self.use_combined_accum then
         return {
           op = "popart_sgd_combined_step",
-          inputs = { "param", "state:Accl1", "hyper:lr", "hyper:momentum", "hyper:dampening",
-            "hyper:weight_decay", "hyper:velocity_scaling" },
+          inputs = { "param", "grad", "state:Accl1", "hyper:lr", "hyper:momentum",
+            "hyper:dampening", "hyper:weight_decay", "hyper:velocity_scaling" },
           outputs = { "param", "state:Accl1" },
         }
       end

@@ -33,7 +33,7 @@ function Descent:rules()
   for i, name in ipairs(self.names) do
     list[i] = { param = name, group = 1, op = "popart_sgd_step",
       inputs = { "param", "grad", "state:velocity", "hyper:lr", "hyper:momentum" },
-      outputs = { "param", "state:velocity" } }
+      outputs = { "param", "state:velocity" }, max_norm = self.clipped }
   end
   return list
 end
@@ -282,7 +282,7 @@ describe("lupine.session", function()
       local w = torch.tensor({ 0.5 })
       w.requires_grad = true
       local step, spec = line(w, { lr = 0.1, momentum = 0.0, scale = 64.0, most = 0.25 })
-      spec.optimizer.loss_scale, spec.optimizer.max_norm = "scale", "most"
+      spec.optimizer.loss_scale, spec.optimizer.clipped = "scale", "most"
       local s = session.open(step, spec)
       s:run({ torch.tensor({ 1.0, 2.0 }), torch.tensor({ 2.0, 1.0 }) })
       -- the gradient is -1.5 + 0 of norm 1.5; it is clipped to 0.25

@@ -103,10 +103,10 @@ static LpStatus make_step(LpStep *s, LpErr *e)
                                        .in = {(int)i, LP_RULE_GRAD},
                                        .out = {(int)i},
                                        .accum = LP_DT_NONE,
-                                       .count = -1};
+                                       .count = -1,
+                                       .max_norm = -1};
     LpTraining t = {.loss = s->micro->output[0],
                     .loss_scale = -1,
-                    .max_norm = -1,
                     .rule = rule,
                     .n_rule = n};
     LpCompileSpec spec = {.device_iterations = s->device_iterations,

@@ -334,15 +334,6 @@ typedef enum {
     LP_PRODUCT_CONV_WEIGHT, /* … to the weights */
 } LpProductKind;
 
-/* Operands of an optimizer's update that the compiler supplies; 0: it has none
- * (operand 0 is the parameter). */
-typedef struct LpUpdateOperands {
-    uint8_t grad_scale; /* multiplies the gradient first */
-    /* the velocity takes the place of the gradient: v + (1 - dampening)
-     * velocity_scaling scale gradient */
-    uint8_t velocity, dampening, velocity_scaling;
-} LpUpdateOperands;
-
 /* LpOp.readers of operands 0 to 2 and result 0: the operands among the first
  * four, as a bit mask, whose gradients read it; 0: all that are wanted. */
 #define LP_READERS(x, y, z, r) ((x) | (y) << 4 | (z) << 8 | (r) << 12)
@@ -384,7 +375,8 @@ struct LpOp {
      * nodes stand for; the host may run it instead of them */
     LpOp *back;
     const void *data; /* family's own facts (loops of a pointwise operator) */
-    LpUpdateOperands update; /* optimizers' updates */
+    /* optimizers' updates: the operand that multiplies the gradient first */
+    uint8_t grad_scale;
     /* 1 + the text attribute by which nodes are called in place of `name` */
     uint8_t title;
     /* derived from forms at start-up by src/ir/schema.c */

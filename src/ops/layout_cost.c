@@ -111,7 +111,7 @@ void lp_rule_update(const LpCostReq *r, LpCost *out)
     LpCostCtx x = lp_cost_ctx_of(r);
     LpCostType t = lp_cost_type(r->in[0].dtype);
     int64_t n = lp_numel(&r->in[0]);
-    bool root = strncmp(r->op->name, "adam", 4) == 0 ||
+    bool root = strncmp(r->op->name, "ada", 3) == 0 ||
                 strncmp(r->op->name, "rms", 3) == 0 ||
                 strncmp(r->op->name, "lamb", 4) == 0;
     lp_cost_add(out, lp_cost_scaled_add(&x, t, n, false));

@@ -1,14 +1,14 @@
 /* Completing a step: the reverse sweep from the loss, accumulators where
- * gradients are made, the update graph of all rules behind one common scale,
- * then the common passes over both graphs. Passes keep inputs and outputs in
+ * gradients are made, the update graph (update.c), then the common passes over
+ * both graphs. Passes keep inputs and outputs in
  * order, so that the table of variables finds its values again. */
 #include "src/passes/compile.h"
 
 #include "src/autodiff/sweep.h"
-#include "src/ir/schema.h"
 #include "src/ops/ops.h"
 #include "src/passes/anchors.h"
 #include "src/passes/pass.h"
+#include "src/passes/update.h"
 
 typedef struct Compile {
     LpStep *s;
@@ -17,7 +17,6 @@ typedef struct Compile {
     LpArena mem;
     LpAnchor *anchor; /* the spec's, found */
     int *accum;       /* per rule: accumulator variable, -1: no gradient */
-    LpVal scale; /* of the update graph: what gradients are multiplied by */
     LpErr *err;
 } Compile;
 
@@ -128,150 +127,6 @@ static LpStatus differentiate(Compile *c)
     return LP_OK;
 }
 
-/* ---- the update graph --------------------------------------------------- */
-static LpVal update_input(Compile *c, int var)
-{
-    LpVariable *v = &c->s->var[var];
-    if (v->update_in == LP_NOVAL)
-        v->update_in = lp_graph_input(c->s->update, &v->type, v->name, c->err);
-    return v->update_in;
-}
-
-/* The argument of the operator's form for operand i. */
-static const LpFormArg *operand_arg(const LpOp *op, int i)
-{
-    const LpForm *f = lp_op_form(op);
-    for (int k = 0; k < f->n_args; k++)
-        if (f->arg[k].kind <= LP_ARG_VALUE && f->arg[k].slot == i)
-            return &f->arg[k];
-    return NULL;
-}
-
-static LpVal left_out(LpGraphBuilder *gb, const LpFormArg *arg)
-{
-    if (arg->kind != LP_ARG_VALUE || !arg->has_default ||
-        arg->def.kind == LP_ATTR_NONE)
-        return LP_NOVAL;
-    switch (arg->def.kind) {
-    case LP_ATTR_SCALAR:
-        return lp_imm(&gb->b, arg->def.s);
-    case LP_ATTR_FLOAT:
-        return lp_immf(&gb->b, arg->def.f);
-    default:
-        return lp_immi(&gb->b, arg->def.i);
-    }
-}
-
-static LpVal operand(Compile *c, LpGraphBuilder *gb, const LpUpdateRule *r,
-                     int i, int accum, LpVal counted)
-{
-    const LpFormArg *arg = operand_arg(r->op, i);
-    int what = i < r->n_in ? r->in[i] : LP_RULE_HOLE;
-    if (what == LP_RULE_HOLE && i > 0 && i == r->op->update.grad_scale)
-        return c->scale;
-    if (what == LP_RULE_HOLE)
-        return left_out(gb, arg);
-    if (what == LP_RULE_GRAD)
-        return update_input(c, accum);
-    return what == r->count ? counted : update_input(c, what);
-}
-
-/* A velocity that gathers the gradients itself (LpUpdateOperands). */
-static void gather_velocity(Compile *c, LpGraphBuilder *gb,
-                            const LpUpdateOperands *u, LpVal *in, int accum)
-{
-    LpBuilder *b = &gb->b;
-    LpVal *velocity = &in[u->velocity];
-    LpVal k = lp_sub(b, lp_immf(b, 1), in[u->dampening]);
-    k = lp_mul(b, lp_mul(b, in[u->velocity_scaling], c->scale), k);
-    LpVal g = lp_mul(b, update_input(c, accum), k);
-    LpDtype t = lp_graph_type(c->s->update, *velocity)->dtype;
-    *velocity = lp_add(b, *velocity, lp_cast(b, g, t));
-}
-
-static LpStatus apply(Compile *c, LpGraphBuilder *gb, const LpUpdateRule *r,
-                      int accum)
-{
-    LpVal in[LP_MAX_ATTR], out[LP_MAX_OUT] = {0}, counted = LP_NOVAL;
-    LpOrigin o = {.update = true, .phase = -1};
-    o.scope = c->s->var[r->param].name;
-    gb->origin = lp_graph_origin(c->s->update, &o, c->err);
-    gb->site = 0;
-    if (r->count >= 0) {
-        counted = lp_add(&gb->b, update_input(c, r->count), lp_immi(&gb->b, 1));
-        c->s->var[r->count].update_out = counted;
-    }
-    int n_in = r->op->n_operands;
-    for (int i = 0; i < n_in && c->err->code == LP_OK; i++)
-        in[i] = operand(c, gb, r, i, accum, counted);
-    if (r->op->update.velocity && c->err->code == LP_OK)
-        gather_velocity(c, gb, &r->op->update, in, accum);
-    if (c->err->code != LP_OK)
-        return c->err->code;
-    int n = gb->b.emit(&gb->b, r->op, in, n_in, r->attr, out);
-    for (int i = 0; i < n && i < r->n_out; i++)
-        if (r->out[i] >= 0)
-            c->s->var[r->out[i]].update_out = out[i];
-    return c->err->code;
-}
-
-/* What the summed gradients are multiplied by: the mean's divisor and the loss
- * scale undone, and what clips their norm over all parameters to the maximum:
- * min(1, maximum / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_. */
-static void gradient_scale(Compile *c, LpGraphBuilder *gb)
-{
-    LpBuilder *b = &gb->b;
-    LpOrigin o = {.update = true, .phase = -1};
-    double n = (double)c->s->replicas;
-    gb->origin = lp_graph_origin(c->s->update, &o, c->err);
-    if (!c->t->running)
-        n *= (double)c->s->gradient_accumulation;
-    c->scale = lp_immf(b, c->s->mean_reduction ? 1 / n : 1);
-    if (c->t->loss_scale >= 0)
-        c->scale = lp_div(b, c->scale, update_input(c, c->t->loss_scale));
-    if (c->t->max_norm < 0)
-        return;
-    if (lp_step_grouped(c->s)) {
-        lp_fail(c->err, LP_E_NOT_IMPLEMENTED,
-                "the norm of all gradients (max_grad_norm) is not there for "
-                "weights in replica groups: a replica has a part of them only");
-        return;
-    }
-    LpVal total = lp_immf(b, 0);
-    for (int i = 0; i < c->t->n_rule && c->err->code == LP_OK; i++) {
-        if (c->accum[i] < 0)
-            continue;
-        LpVal g = lp_cast(b, update_input(c, c->accum[i]), LP_F32);
-        int64_t dims[LP_MAX_DIMS], nd = lp_type(b, g)->ndim;
-        for (int k = 0; k < nd; k++)
-            dims[k] = k;
-        g = lp_mul(b, g, c->scale);
-        g = lp_sum(b, lp_mul(b, g, g), dims, (int)nd, false);
-        total = lp_is_imm(total) ? g : lp_add(b, total, g);
-    }
-    if (lp_is_imm(total) || c->err->code != LP_OK)
-        return;
-    LpVal norm = lp_add(b, lp_op1(b, LP_OP_sqrt, total), lp_immf(b, 1e-6));
-    LpVal most = lp_div(b, update_input(c, c->t->max_norm), norm);
-    LpVal clip = lp_op2(b, LP_OP_minimum, most, lp_immf(b, 1));
-    c->scale = lp_mul(b, clip, c->scale);
-}
-
-static LpStatus build_update(Compile *c)
-{
-    c->s->update = lp_graph_new();
-    LP_FAIL_IF(!c->s->update, c->err, LP_E_MEMORY, "out of memory");
-    LpGraphBuilder gb;
-    lp_graph_builder_init(&gb, c->s->update, c->err);
-    gradient_scale(c, &gb);
-    LpStatus s = c->err->code;
-    for (int i = 0; i < c->t->n_rule && s == LP_OK; i++)
-        if (c->accum[i] >= 0)
-            s = apply(c, &gb, &c->t->rule[i], c->accum[i]);
-    lp_graph_builder_fini(&gb);
-    return s;
-}
-
 /* ---- common passes ------------------------------------------------------ */
 static LpStatus optimise(LpGraph **g, const void *ctx, LpErr *e)
 {
@@ -342,7 +197,7 @@ static LpStatus complete(Compile *c)
         LP_TRY(lp_step_gradients(s, c->spec->cotangents, c->err));
     if (c->t) {
         LP_TRY(differentiate(c));
-        LP_TRY(build_update(c));
+        LP_TRY(lp_build_update(s, c->t, c->accum, c->err));
     }
     LP_TRY(add_anchors(c));
     if (c->t) {

@@ -9,12 +9,20 @@
 #include "src/passes/host/lower.h"
 #include "src/passes/ipu/ipu.h"
 
+#define LP_RULE_HOLE (-1) /* or the operand's default */
+#define LP_RULE_GRAD (-2) /* the reduced gradient of `param` */
+/* Of what the norm is that is clipped: the gradient, times grad_scale; as it
+ * was summed, with the loss scale in it; with weight_decay param; or what lr
+ * multiplies, the velocity, which may have gathered the gradients undecayed. */
+#define LP_CLIPS(X) X(gradient) X(sum) X(decayed) X(velocity) X(gathered)
+#define LP_CLIP_ENUM(name) LP_CLIP_##name,
+typedef enum { LP_CLIPS(LP_CLIP_ENUM) LP_N_CLIP } LpClip;
+#undef LP_CLIP_ENUM
+
 /* How one parameter is updated: an operator of src/ops/nn/optim.c over
  * variables of the step. Operands left out have the form's default; one called
  * grad_scale takes what undoes the mean's divisor and the loss scale and clips
  * the norm of all gradients. */
-#define LP_RULE_HOLE (-1) /* or the operand's default */
-#define LP_RULE_GRAD (-2) /* the reduced gradient of `param` */
 typedef struct LpUpdateRule {
     int param; /* variable to differentiate for */
     const LpOp *op;
@@ -24,14 +32,16 @@ typedef struct LpUpdateRule {
     int out[LP_MAX_OUT]; /* variables; -1: not kept */
     LpDtype accum;       /* of the gradient's accumulator; NONE: as param */
     int count; /* STATE variable that grows by one before the update, or -1 */
+    /* HYPER variable: most that the norm is of all parameters whose rules have
+     * the same variable here, or -1 */
+    int max_norm;
+    LpClip clip;
 } LpUpdateRule;
 
 typedef struct LpTraining {
     LpVal loss;     /* of step->micro; not a scalar: a gradient of ones */
     int loss_scale; /* HYPER variable that the loss gradient starts at and the
                        update divides by, or -1 */
-    int max_norm;   /* HYPER variable: most that the norm of all gradients is,
-                       or -1 */
     bool running;   /* means divide at every micro-batch, not in the update */
     const LpUpdateRule *rule;
     int n_rule;

@@ -10,8 +10,8 @@ trace() -> Trace
 compile(Step step, Any spec) -> (Plan plan, Program program)
   -- Completes a step and compiles it. spec: device_iterations=1, gradient_accumulation=1,
   -- replicas=1, mean, running, numerics={…}, loss=value, loss_scale=variable,
-  -- max_norm=variable, gradients={…}, rules={…}, anchors={names}, names=bool, system={…} (as
-  -- options of core.plan), host={…}, progress=function (called with each part that is done).
+  -- gradients={…}, rules={…}, anchors={names}, names=bool, system={…} (as options of
+  -- core.plan), host={…}, progress=function (called with each part that is done).
   -- program:executor() runs it, plan:report() tells what it costs.
 lower(Step step, Any spec) -> Program
   -- The program of a complete step; of compile's spec it reads host.

@@ -13,8 +13,11 @@
 ---                      attrs    of the operator
 ---                      accum    dtype of the gradient's accumulator
 ---                      group    whose hyper-parameters it has; any value
----                    and in its fields loss_scale and max_norm names of
----                    hyper-parameters, where the step scales or clips
+---                      max_norm name of a hyper-parameter, the most that the
+---                               norm is of all rules that share it, and
+---                      clips    of what it is: LpClip (src/passes/compile.h)
+---                    and in its field loss_scale the name of a
+---                    hyper-parameter, where the step scales
 ---   hyper(group, name)
 ---                    the present value, a float32 tensor of no dimensions, and
 ---                    a key: rules of one key share one value
@@ -97,6 +100,7 @@ function Builder:update(rule)
   errors.check(var, "ValueError", "an update rule names the parameter '%s', which the step does "
     .. "not have", rule.param)
   return { op = rule.op, param = var.index, attrs = rule.attrs, accum = rule.accum,
+    max_norm = rule.max_norm and self:hyper(rule.group, rule.max_norm), clips = rule.clips,
     inputs = self:refs(rule.inputs, rule, var), outputs = self:refs(rule.outputs, rule, var),
     count = rule.counts and self:state(rule, var, rule.counts) or nil }
 end
@@ -118,7 +122,6 @@ function M.complete(step, by_name, optimizer, compile, complete)
     compile.rules[i] = b:update(rule)
   end
   compile.loss_scale = optimizer.loss_scale and b:hyper(nil, optimizer.loss_scale)
-  compile.max_norm = optimizer.max_norm and b:hyper(nil, optimizer.max_norm)
   return b.hypers, b.states
 end
 

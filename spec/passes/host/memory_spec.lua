@@ -26,7 +26,8 @@ local function loss_of(weights, x)
   return F.mse_loss(y, torch.zeros_like(y))
 end
 
--- The executor of a step that subtracts the gradients; `options` of complete.
+-- The executor of a step that subtracts the gradients; `options` of complete, and
+-- `max_norm` of the rules.
 local function build(list, fn, x, options, compile)
   local step, losses = compiled.step(fn, { x }, list)
   local at, rules = compiled.vars(step), {}
@@ -40,6 +41,10 @@ local function build(list, fn, x, options, compile)
   for k, v in pairs(options(step)) do
     o[k] = v
   end
+  for _, rule in ipairs(rules) do
+    rule.max_norm = o.max_norm
+  end
+  o.max_norm = nil
   step:complete(o)
   at = compiled.vars(step)
   return step:compile(compile or {}), at

@@ -74,8 +74,20 @@ static int opt_var(lua_State *L, int t, const char *key, int least,
     return (int)at;
 }
 
-/* {op=, param=, inputs={…}, outputs={…}, count=, accum=dtype, attrs={name=…}}
- * -> rule */
+/* clips = "gradient", …; gradient if left out */
+static LpClip read_clip(lua_State *L, int t)
+{
+#define LP_CLIP_NAME(name) #name,
+    static const char *const names[] = {LP_CLIPS(LP_CLIP_NAME) NULL};
+#undef LP_CLIP_NAME
+    lua_getfield(L, t, "clips");
+    int at = luaL_checkoption(L, -1, names[0], names);
+    lua_pop(L, 1);
+    return (LpClip)at;
+}
+
+/* {op=, param=, inputs={…}, outputs={…}, count=, accum=dtype, max_norm=,
+ * clips=, attrs={name=…}} -> rule */
 static void read_rule(lua_State *L, int t, const LpStep *s, LpUpdateRule *r,
                       LpAttr *attr)
 {
@@ -87,6 +99,8 @@ static void read_rule(lua_State *L, int t, const LpStep *s, LpUpdateRule *r,
     r->n_in = read_refs(L, t, "inputs", r->in, LP_MAX_ATTR, s);
     r->n_out = read_refs(L, t, "outputs", r->out, LP_MAX_OUT, s);
     r->count = opt_var(L, t, "count", -1, s);
+    r->max_norm = opt_var(L, t, "max_norm", -1, s);
+    r->clip = read_clip(L, t);
     lua_getfield(L, t, "accum");
     r->accum = lua_isnil(L, -1) ? LP_DT_NONE : lp_to_dtype(L, -1);
     lua_pop(L, 1);
@@ -217,9 +231,9 @@ static void read_anchors(lua_State *L, LpCompileSpec *spec)
 }
 
 /* The table at index 2: device_iterations=, gradient_accumulation=, replicas=,
- * mean=, running=, numerics={…}, loss=value, loss_scale=var, max_norm=var,
- * rules={…}, gradients={…}, anchors={names}, names=boolean. *t and *c are the
- * spec's; what all point to stays on the stack. */
+ * mean=, running=, numerics={…}, loss=value, loss_scale=var, rules={…},
+ * gradients={…}, anchors={names}, names=boolean. *t and *c are the spec's; what
+ * all point to stays on the stack. */
 static LpCompileSpec read_spec(lua_State *L, const LpStep *s, LpTraining *t,
                                LpCotangents *c)
 {
@@ -231,7 +245,6 @@ static LpCompileSpec read_spec(lua_State *L, const LpStep *s, LpTraining *t,
                                        "numerics",
                                        "loss",
                                        "loss_scale",
-                                       "max_norm",
                                        "gradients",
                                        "rules",
                                        "anchors",
@@ -253,7 +266,6 @@ static LpCompileSpec read_spec(lua_State *L, const LpStep *s, LpTraining *t,
         lp_raise(L, LP_E_INDEX, "loss: no value %lld", (long long)loss);
     *t = (LpTraining){.loss = (LpVal)loss};
     t->loss_scale = opt_var(L, 2, "loss_scale", -1, s);
-    t->max_norm = opt_var(L, 2, "max_norm", -1, s);
     t->running = spec.mean && lp_opt_bool(L, 2, "running", false);
     if (t->loss) {
         read_rules(L, s, t);

@@ -12,7 +12,7 @@
  * those that the operator has not. */
 typedef struct LpOptimNumbers {
     double lr, momentum, dampening, weight_decay, step, grad_scale;
-    double velocity_scaling, replicas;
+    double velocity_scaling, state_scale;
     double beta1, beta2, eps, alpha, max_weight_norm;
     bool nesterov, maximize, decoupled, bias_correction, tf_variant;
     /* worked out: lr, 1 for lamb, over the correction of the first moment; one

@@ -16,7 +16,7 @@
 #define PARALLEL (1 << 15) /* elements */
 #define MAX_IN 5
 #define MAX_OUT 4
-#define MAX_NUMBERS 8
+#define MAX_NUMBERS 9
 
 /* Where numbers and flags go in LpOptimNumbers. */
 typedef struct Places {
@@ -151,6 +151,10 @@ static LpOptimNumbers read_numbers(const Update *u, void *const *in)
     }
     c.keep = 1 - c.lr * c.weight_decay;
     c.grad_scale = c.maximize ? -c.grad_scale : c.grad_scale;
+    /* moments in units of the scale: so is all that meets them */
+    c.grad_scale *= c.state_scale;
+    c.eps *= c.state_scale;
+    c.weight_decay *= c.decoupled ? 1 : c.state_scale;
     return c;
 }
 
@@ -201,6 +205,7 @@ static LpStatus update(const LpKernelReq *r, const Places *places, LpKernel *k,
     u->n_out = n_out;
     u->n = lp_desc_numel(&r->in[0]);
     u->threads = r->threads;
+    u->flags.state_scale = 1;
     u->type = r->in[0].dtype == LP_F64 ? LP_F64 : LP_F32;
     for (int i = 0; i < n_in; i++) {
         u->in[i] = r->in[i];

@@ -57,21 +57,27 @@ static void NAME(popart_sgd)(int64_t n, const void *const *in, void *const *out,
     }
 }
 
-/* The velocity has the micro-batches' gradients in it already. p -= lr / (vs
- * rf) v;  v = mu / rf v + d wd vs p. */
+/* v += d vs s g;  p -= lr / vs v, or with Nesterov as above;  v = mu v + d wd
+ * vs p. */
 static void NAME(popart_sgd_combined)(int64_t n, const void *const *in,
                                       void *const *out, const LpOptimNumbers *c)
 {
-    const T *p = IN(0), *v = IN(1);
+    const T *p = IN(0), *g = IN(1), *v = IN(2);
     T *po = OUT(0), *vo = OUT(1);
-    const T step = (T)(c->lr / (c->velocity_scaling * c->replicas));
-    const T keep = (T)(c->momentum / c->replicas);
-    const T decay =
-        (T)((1 - c->dampening) * c->weight_decay * c->velocity_scaling);
+    const double d = (1 - c->dampening) * c->velocity_scaling;
+    const T in_v = (T)(d * c->grad_scale), decay = (T)(d * c->weight_decay);
+    const T step = (T)(c->lr / c->velocity_scaling), lr = NUMBER(lr);
+    const T back = (T)(c->momentum / c->velocity_scaling),
+            mu = NUMBER(momentum);
+    const T wd = NUMBER(weight_decay), s = NUMBER(grad_scale);
+    bool nesterov = c->nesterov;
     EACH
     {
-        T x = p[i] - step * v[i];
-        vo[i] = DECAYED(keep * v[i], decay, x);
+        T y = v[i] + in_v * g[i];
+        T x =
+            nesterov ? lr * (DECAYED(s * g[i], wd, p[i]) + back * y) : step * y;
+        x = p[i] - x;
+        vo[i] = DECAYED(mu * y, decay, x);
         po[i] = x;
     }
 }
@@ -109,19 +115,43 @@ static void NAME(adam)(int64_t n, const void *const *in, void *const *out,
     }
 }
 
+/* m as adam;  v = the larger of b2 v and |g|;  p = (1 - lr wd) p - lr / bc1 m
+ * / (v + eps). */
+static void NAME(adamax)(int64_t n, const void *const *in, void *const *out,
+                         const LpOptimNumbers *c)
+{
+    const T *p = IN(0), *g = IN(1), *m = IN(2), *v = IN(3);
+    T *po = OUT(0), *mo = OUT(1), *vo = OUT(2);
+    const T lr = NUMBER(rate), w1 = (T)(1 - c->beta1), b2 = NUMBER(beta2);
+    const T eps = NUMBER(eps), s = NUMBER(grad_scale);
+    const T wd = c->decoupled ? 0 : NUMBER(weight_decay);
+    const T keep = c->decoupled ? NUMBER(keep) : 1;
+    EACH
+    {
+        T x = DECAYED(s * g[i], wd, p[i]), a = m[i] + w1 * (x - m[i]);
+        T size = x < 0 ? -x : x, q = b2 * v[i];
+        q = q > size ? q : size;
+        mo[i] = a;
+        vo[i] = q;
+        po[i] = keep * p[i] - lr * (a / (q + eps));
+    }
+}
+
 /* q = a q + w x x;  centered: h += w (x - h), q - h h instead of q;  y = x /
  * (sqrt(q) + eps), or x / sqrt(q + eps);  b = mu b + y;  p -= lr b. The TF
- * variant has lr inside the buffer. */
+ * variant has lr inside the buffer; decoupled decay is beside it. */
 static void NAME(rmsprop)(int64_t n, const void *const *in, void *const *out,
                           const LpOptimNumbers *c)
 {
     const T *p = IN(0), *g = IN(1), *q = IN(2), *h = IN(3), *b = IN(4);
     T *po = OUT(0), *qo = OUT(1), *ho = OUT(2), *bo = OUT(3);
     const T lr = NUMBER(lr), a = NUMBER(alpha), w = (T)(1 - c->alpha);
-    const T eps = NUMBER(eps), wd = NUMBER(weight_decay), mu = NUMBER(momentum);
-    const T s = NUMBER(grad_scale);
-    bool centered = h, momentum = b, tf = c->tf_variant;
+    const T eps = NUMBER(eps), mu = NUMBER(momentum), s = NUMBER(grad_scale);
+    const T wd = c->decoupled ? 0 : NUMBER(weight_decay);
+    const T apart = c->decoupled ? NUMBER(weight_decay) : 0;
+    bool centered = h, momentum = b, tf = c->tf_variant && b;
     const T in_b = tf ? lr : 1, from_b = tf ? 1 : lr;
+    bool in_root = c->tf_variant;
     for (int64_t i = 0; i < n; i++) {
         T x = DECAYED(s * g[i], wd, p[i]), r = a * q[i] + w * x * x;
         qo[i] = r;
@@ -130,17 +160,65 @@ static void NAME(rmsprop)(int64_t n, const void *const *in, void *const *out,
             ho[i] = y;
             r -= y * y;
         }
-        T y = in_b * (x / (tf ? SQRT(r + eps) : SQRT(r) + eps));
+        T y = in_b * (x / (in_root ? SQRT(r + eps) : SQRT(r) + eps));
         if (momentum) {
             y = mu * b[i] + y;
             bo[i] = y;
         }
-        po[i] = p[i] - from_b * y;
+        po[i] = p[i] - from_b * DECAYED(y, apart, p[i]);
+    }
+}
+
+/* q += x x;  y = x / (sqrt(q) + eps);  b = mu b + y;  p -= lr b. */
+static void NAME(adagrad)(int64_t n, const void *const *in, void *const *out,
+                          const LpOptimNumbers *c)
+{
+    const T *p = IN(0), *g = IN(1), *q = IN(2), *b = IN(3);
+    T *po = OUT(0), *qo = OUT(1), *bo = OUT(2);
+    const T lr = NUMBER(lr), eps = NUMBER(eps), mu = NUMBER(momentum);
+    const T s = NUMBER(grad_scale);
+    const T wd = c->decoupled ? 0 : NUMBER(weight_decay);
+    const T apart = c->decoupled ? NUMBER(weight_decay) : 0;
+    bool momentum = b;
+    for (int64_t i = 0; i < n; i++) {
+        T x = DECAYED(s * g[i], wd, p[i]), r = q[i] + x * x;
+        qo[i] = r;
+        T y = x / (SQRT(r) + eps);
+        if (momentum) {
+            y = mu * b[i] + y;
+            bo[i] = y;
+        }
+        po[i] = p[i] - lr * DECAYED(y, apart, p[i]);
+    }
+}
+
+/* q = a q + w x x;  y = x sqrt(h + eps) / sqrt(q + eps);  h = a h + w y y;  b =
+ * mu b + y;  p -= lr b. */
+static void NAME(adadelta)(int64_t n, const void *const *in, void *const *out,
+                           const LpOptimNumbers *c)
+{
+    const T *p = IN(0), *g = IN(1), *q = IN(2), *h = IN(3), *b = IN(4);
+    T *po = OUT(0), *qo = OUT(1), *ho = OUT(2), *bo = OUT(3);
+    const T lr = NUMBER(lr), a = NUMBER(alpha), w = (T)(1 - c->alpha);
+    const T eps = NUMBER(eps), mu = NUMBER(momentum), s = NUMBER(grad_scale);
+    const T wd = c->decoupled ? 0 : NUMBER(weight_decay);
+    const T apart = c->decoupled ? NUMBER(weight_decay) : 0;
+    bool momentum = b;
+    for (int64_t i = 0; i < n; i++) {
+        T x = DECAYED(s * g[i], wd, p[i]), r = a * q[i] + w * x * x;
+        T y = x * (SQRT(h[i] + eps) / SQRT(r + eps));
+        qo[i] = r;
+        ho[i] = a * h[i] + w * y * y;
+        if (momentum) {
+            y = mu * b[i] + y;
+            bo[i] = y;
+        }
+        po[i] = p[i] - lr * DECAYED(y, apart, p[i]);
     }
 }
 
 /* The direction alone, to out 3: m and v as adam, then m / bc1 / (sqrt(v) /
- * sqrt(bc2) + eps) + wd p. */
+ * sqrt(bc2) + eps) + wd p, or wd p in g. */
 static void NAME(lamb)(int64_t n, const void *const *in, void *const *out,
                        const LpOptimNumbers *c)
 {
@@ -148,14 +226,15 @@ static void NAME(lamb)(int64_t n, const void *const *in, void *const *out,
     T *mo = OUT(1), *vo = OUT(2), *x = OUT(3);
     const T up = NUMBER(rate), w1 = (T)(1 - c->beta1), b2 = NUMBER(beta2);
     const T w2 = (T)(1 - c->beta2), eps = NUMBER(eps), s = NUMBER(grad_scale);
-    const T wd = NUMBER(weight_decay), root = NUMBER(root);
+    const T wd = c->decoupled ? 0 : NUMBER(weight_decay), root = NUMBER(root);
+    const T apart = c->decoupled ? NUMBER(weight_decay) : 0;
     EACH
     {
-        T y = s * g[i], a = m[i] + w1 * (y - m[i]);
+        T y = DECAYED(s * g[i], wd, p[i]), a = m[i] + w1 * (y - m[i]);
         T q = b2 * v[i] + w2 * y * y;
         mo[i] = a;
         vo[i] = q;
-        x[i] = up * a / (SQRT(q) * root + eps) + wd * p[i];
+        x[i] = up * a / (SQRT(q) * root + eps) + apart * p[i];
     }
 }
 

@@ -4,7 +4,8 @@
  *
  * `step` counts this update, from 1. `grad_scale` multiplies the gradient
  * first (loss scaling, mean over micro-batches, clipping). A state that an
- * update does not have is a hole, and its result is empty. The formulas are
+ * update does not have is a hole, and its result is empty. Moments are in units
+ * of `state_scale` and of its square, eps is in those of 1. The formulas are
  * PyTorch's, of the documentation of torch.optim; those named popart and lamb
  * are of PopART's optimizer documentation.
  *
@@ -62,8 +63,7 @@ static LpStatus infer_update(LpInfer *x)
 
 /* The number of an operand. */
 #define AT(update, name) offsetof(struct update, name)
-/* further: operands that the compiler supplies (LpUpdateOperands) */
-#define OPTIMIZER(name_, flags_, ...)                                          \
+#define OPTIMIZER(name_, flags_)                                               \
     struct name_ {                                                             \
         char param;                                                            \
         LP_OPTIM_##name_(PLACE, PLACE, PLACE, NONE, NONE)                      \
@@ -77,37 +77,47 @@ static LpStatus infer_update(LpInfer *x)
         infer_update, lp_##name_##_step_prepare, lp_rule_update,               \
         .flags = LP_OPF_DEVICE | LP_OPF_INPLACE_EACH | (flags_),               \
         .no_grad = "an optimizer's update is not differentiated",              \
-        .data = &(const uint8_t){AT(name_, lr)}, .update = {__VA_ARGS__})
+        .data = &(const uint8_t){AT(name_, lr)},                               \
+        .grad_scale = AT(name_, grad_scale))
 
 /* g = grad_scale grad + weight_decay param;  buffer = step = 1 ? g : momentum
  * buffer + (1 - dampening) g;  param -= lr (nesterov ? g + momentum buffer :
  * buffer), without a buffer lr g. */
-OPTIMIZER(sgd, LP_OPF_ELEMENTWISE, .grad_scale = AT(sgd, grad_scale))
+OPTIMIZER(sgd, LP_OPF_ELEMENTWISE)
 
 /* PopART's SGD with a velocity of its own: v = momentum v + (1 - dampening)
  * vs (grad_scale grad + weight_decay param);  param -= lr / vs v. The first
  * step is damped too. Nesterov: param -= lr (grad + weight_decay param +
  * momentum v / vs). Without a velocity: param -= lr (1 - dampening) (grad +
  * weight_decay param). */
-OPTIMIZER(popart_sgd, LP_OPF_ELEMENTWISE,
-          .grad_scale = AT(popart_sgd, grad_scale))
+OPTIMIZER(popart_sgd, LP_OPF_ELEMENTWISE)
 
-/* PopART's SGD whose velocity is the gradient's accumulator: param -= lr / (vs
- * rf) v, then v = momentum / rf v + (1 - dampening) weight_decay vs param,
- * with the new param. */
-OPTIMIZER(popart_sgd_combined, LP_OPF_ELEMENTWISE,
-          .velocity = AT(popart_sgd_combined, velocity),
-          .dampening = AT(popart_sgd_combined, dampening),
-          .velocity_scaling = AT(popart_sgd_combined, velocity_scaling))
+/* PopART's SGD whose velocity gathers the gradients: v += (1 - dampening) vs
+ * grad_scale grad;  param -= lr / vs v, or with Nesterov as above;  v =
+ * momentum v + (1 - dampening) weight_decay vs param, with the new param. What
+ * momentum and decay are counts for the next update. */
+OPTIMIZER(popart_sgd_combined, LP_OPF_ELEMENTWISE)
 
 /* Adam, AdamW (decoupled), AMSGrad (with max_exp_avg_sq). */
-OPTIMIZER(adam, LP_OPF_ELEMENTWISE, .grad_scale = AT(adam, grad_scale))
+OPTIMIZER(adam, LP_OPF_ELEMENTWISE)
+
+/* Adam with the largest gradient, fading by beta2, for the root of the second
+ * moment: m / (1 - beta1^step) / (max(beta2 v, |grad|) + eps). */
+OPTIMIZER(adamax, LP_OPF_ELEMENTWISE)
 
 /* Centered with grad_avg, with momentum if there is a buffer; tf_variant puts
- * eps under the root and lr into the buffer. */
-OPTIMIZER(rmsprop, LP_OPF_ELEMENTWISE, .grad_scale = AT(rmsprop, grad_scale))
+ * eps under the root and lr into the buffer. Decoupled: weight_decay param
+ * beside the buffer, not in the gradient. */
+OPTIMIZER(rmsprop, LP_OPF_ELEMENTWISE)
+
+/* Likewise, over the root of the sum of all squares. */
+OPTIMIZER(adagrad, LP_OPF_ELEMENTWISE)
+
+/* Likewise, times the root of the mean of squares of what was subtracted,
+ * before lr and momentum. */
+OPTIMIZER(adadelta, LP_OPF_ELEMENTWISE)
 
 /* x = m / (sqrt(v) + eps) + weight_decay param, m and v corrected;  param -=
  * lr min(|param|, max_weight_norm) / |x| x, the ratio 1 if a norm or
- * max_weight_norm is 0. */
-OPTIMIZER(lamb, 0, .grad_scale = AT(lamb, grad_scale))
+ * max_weight_norm is 0. Not decoupled: the decay is in the gradient. */
+OPTIMIZER(lamb, 0)
