@@ -1,0 +1,83 @@
+-- Weights that differ between groups of replicas.
+local enums = require("popart.enums")
+local helper = require("spec.helper")
+local variable_settings = require("popart.variable_settings")
+
+local Settings, CommGroup = variable_settings.VariableSettings, variable_settings.CommGroup
+local Grouping = variable_settings.ReplicaGrouping
+local Type, Mode = enums.CommGroupType, enums.VariableRetrievalMode
+local refuses = helper.refuses
+
+describe("popart.VariableSettings", function()
+  it("groups 16 replicas by 4", function()
+    local consecutive = Settings(CommGroup(Type.Consecutive, 4))
+    assert.same({ { 0, 1, 2, 3 }, { 4, 5, 6, 7 }, { 8, 9, 10, 11 }, { 12, 13, 14, 15 } },
+      consecutive:groups(16))
+    local orthogonal = Settings(CommGroup(Type.Orthogonal, 4))
+    assert.same({ { 0, 4, 8, 12 }, { 1, 5, 9, 13 }, { 2, 6, 10, 14 }, { 3, 7, 11, 15 } },
+      orthogonal:groups(16))
+    assert.equal(4, orthogonal:getStride(16))
+    assert.same({ 1, 4 }, { consecutive:getStride(16), consecutive:getRealGroupSize(16) })
+    assert.same({ { 0 }, { 1 } }, Settings(CommGroup(Type.Ungrouped)):groups(2))
+    assert.same({ { 0, 1, 2 } }, Settings():groups(3))
+  end)
+
+  it("G7 has shapes with a dimension of groups, and representatives", function()
+    local pairs_of = Settings(CommGroup(Type.Consecutive, 2))
+    assert.same({ 2, 5 }, pairs_of:shapeOnHost({ 5 }, 4))
+    assert.same({ 5 }, pairs_of:shapeOnReplica({ 2, 5 }, 4, "w"))
+    assert.equal(2, pairs_of:numReplicasReturningVariable(4))
+    assert.equal(4, Settings(CommGroup(Type.Consecutive, 2), Mode.AllReplicas)
+      :numReplicasReturningVariable(4))
+    assert.same({ 0, 2 },
+      { pairs_of:getGroupRepresentative(0), pairs_of:getGroupRepresentative(1) })
+    assert.same({ { 0, 2 }, { 1, 3 } }, Settings(CommGroup(Type.Orthogonal, 2)):groups(4))
+    assert.same({ { 0, 2 }, { 1, 3 }, { 4, 6 }, { 5, 7 } }, Settings(2, 2):groups(8))
+    assert.equal(1, Settings():numReplicasReturningVariable(4))
+  end)
+
+  it("G8 tells a wrong dimension of groups", function()
+    refuses("popart_internal_exception", "Return mismatch with possibly appended outer dimension "
+      .. "%(3%) of Tensor: \"w\"", Settings(2, 2).shapeOnReplica, Settings(2, 2), { 3, 5 }, 4, "w")
+  end)
+
+  it("is made in every way that PopART has", function()
+    assert.equal(Mode.OnePerGroup, Settings():getRetrievalMode())
+    assert.equal(Mode.AllReplicas, Settings(Mode.AllReplicas):getRetrievalMode())
+    local both = Settings(CommGroup(Type.Consecutive, 2), Mode.AllReplicas)
+    assert.same({ Type.Consecutive, 2, Mode.AllReplicas },
+      { both:getCommGroupType(), both:getGroupSize(), both:getRetrievalMode() })
+    assert.equal(both, Settings({ sharedVariableDomain_ = CommGroup(Type.Consecutive, 2),
+      retrievalMode_ = Mode.AllReplicas }))
+    assert.same({ 2, 4 }, { Settings(2, 4):getStride(), Settings(2, 4):getGroupSize() })
+    assert.equal(Settings(2, 4, Mode.AllReplicas),
+      Settings({ stride = 2, groupSize = 4, mode = Mode.AllReplicas }))
+    assert.is_true(both:isUsingCommGroup())
+    assert.is_false(Settings(1, 2):isUsingCommGroup())
+  end)
+
+  it("refuses groups that cannot be", function()
+    refuses("popart_internal_exception", "Bad ReplicaGroupSize %(0%)", Settings,
+      CommGroup(Type.Consecutive))
+    refuses("ValueError", "stride: expected int >= 1", Settings, 0, 2)
+    refuses("popart_exception", "must divide the number of replicas, 4",
+      Settings(CommGroup(Type.Consecutive, 3)).groups, Settings(CommGroup(Type.Consecutive, 3)), 4)
+    refuses("popart_exception", "divisible by the product", Grouping, 6, 2, 2)
+    refuses("popart_exception", "AllReduceReplicas is not supported", Settings().verify,
+      Settings(Mode.AllReduceReplicas))
+    Settings():verify()
+    refuses("TypeError", "sharedVariableDomain: expected CommGroup", Settings, "All")
+  end)
+
+  it("tells a replica's group and back", function()
+    for _, grouping in ipairs({ Grouping(12, 1, 3), Grouping(12, 2, 3), Grouping(12, 6, 2) }) do
+      for group = 0, grouping:getNumGroups() - 1 do
+        for index, replica in ipairs(grouping:getReplicasAt(group)) do
+          assert.equal(group, grouping:getGroupAt(replica))
+          assert.equal(replica, grouping:getReplicaAt(group, index - 1))
+        end
+      end
+    end
+    assert.equal("ReplicaGrouping(numReplicas=8, stride=1, groupSize=8)", tostring(Grouping(8)))
+  end)
+end)
