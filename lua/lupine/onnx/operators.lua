@@ -57,7 +57,7 @@ function M.add(domain, family)
 end
 
 local FAMILIES = {
-  [""] = { "pointwise", "conv" },
+  [""] = { "pointwise", "conv", "pool" },
   ["ai.graphcore"] = {},
 }
 

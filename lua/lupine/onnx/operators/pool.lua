@@ -1,0 +1,233 @@
+--- Poolings of ONNX, of 1 to 3 dimensions of places.
+---
+--- torch pads both sides alike and by at most half a window, and indices of maxima
+--- count within a plane; other pads are padding of its own, and indices of ONNX count
+--- within the whole tensor. A window that would start behind the input does not count,
+--- as later editions of ONNX say and torch has it.
+local torch = require("torch")
+local core = require("lupine.core")
+local F = require("torch.nn.functional")
+local windows = require("lupine.onnx.windows")
+
+-- How many windows there are, by dimension.
+local function counts(n, w, x)
+  local out = {}
+  for i = 1, w.dims do
+    local size, stride = x:size(i + 1), w.strides[i]
+    local span = size + w.pads[i] + w.pads[w.dims + i] - w.reach[i]
+    n:check(span >= 0, "dimension %d of places: a window of %d does not fit into %d places with "
+      .. "pads of %d and %d", i - 1, w.reach[i], size, w.pads[i], w.pads[w.dims + i])
+    out[i] = span // stride + 1
+    if (n.attr.ceil_mode or 0) ~= 0 then
+      local more = (span + stride - 1) // stride + 1
+      out[i] = (more - 1) * stride < size + w.pads[i] and more or out[i]
+    end
+  end
+  return out
+end
+
+-- Whether torch's own padding has this effect; else `pads` that make all windows
+-- whole, negative behind places that no window reaches.
+local function plain(w)
+  for i = 1, w.dims do
+    if w.pads[i] ~= w.pads[w.dims + i] or w.pads[i] > w.reach[i] // 2 then
+      return false
+    end
+  end
+  return true
+end
+
+local function whole(w, x, count)
+  local pads = {}
+  for i = 1, w.dims do
+    pads[i] = w.pads[i]
+    pads[w.dims + i] = (count[i] - 1) * w.strides[i] + w.reach[i] - x:size(i + 1) - w.pads[i]
+  end
+  return windows.reversed(w.dims, pads)
+end
+
+-- The windows of a node on x, and how many there are.
+local function windows_on(n, x)
+  local w = windows.of(n, x)
+  windows.pad_same(w, x)
+  return w, counts(n, w, x)
+end
+
+local function lead(w)
+  return { table.unpack(w.pads, 1, w.dims) }
+end
+
+-- ---- maxima ------------------------------------------------------------------------
+
+local function least(dtype)
+  return dtype.is_floating_point and -math.huge or torch.iinfo(dtype).min
+end
+
+-- Indices in a padded plane as such in the plane without padding.
+local function unpadded(at, w, x, pads)
+  local sizes, padded, out = {}, {}, nil
+  for i = 1, w.dims do
+    sizes[i] = x:size(i + 1)
+    padded[i] = sizes[i] + pads[2 * (w.dims - i) + 1] + pads[2 * (w.dims - i) + 2]
+  end
+  local step = 1
+  for i = w.dims, 1, -1 do
+    local place = at % padded[i] - w.pads[i]
+    at = torch.div(at, padded[i], { rounding_mode = "floor" })
+    out = out and out + place * step or place
+    step = step * sizes[i]
+  end
+  return out
+end
+
+-- Indices in row-major planes as such in column-major ones.
+local function column_major(at, w, x)
+  local out, step = nil, 1
+  for i = w.dims, 1, -1 do
+    step = step * x:size(i + 1)
+  end
+  for i = w.dims, 1, -1 do
+    local size = x:size(i + 1)
+    step = step // size
+    local place = at % size
+    at = torch.div(at, size, { rounding_mode = "floor" })
+    out = out and out + place * step or place * step
+  end
+  return out
+end
+
+-- Indices in planes as such in the whole tensor.
+local function in_tensor(at, x)
+  local planes = x:size(0) * x:size(1)
+  local first = core.untraced(function()
+    return torch.arange(planes) * (planes > 0 and x:numel() // planes or 0)
+  end)
+  return at + first:reshape({ x:size(0), x:size(1), table.unpack({ 1, 1, 1 }, 1, x:dim() - 2) })
+end
+
+local function max_pool(n, x)
+  local w, count = windows_on(n, x)
+  local name = ("max_pool%dd"):format(w.dims)
+  local padded, pads, padding, ceil = x, nil, lead(w), (n.attr.ceil_mode or 0) ~= 0
+  if not plain(w) then
+    pads, padding, ceil = whole(w, x, count), 0, false
+    padded = F.pad(x, pads, "constant", least(x.dtype))
+  end
+  local y, at = F[name](padded, w.kernel, w.strides, padding, w.dilations, ceil, n:wants(2))
+  if not n:wants(2) then
+    return y
+  end
+  at = pads and unpadded(at, w, x, pads) or at
+  at = (n.attr.storage_order or 0) ~= 0 and column_major(at, w, x) or at
+  return y, in_tensor(at, x)
+end
+
+-- Puts values where the maxima were in the tensor that the windows cover; another
+-- size that is wanted has more zeros behind it, or less of it.
+local function max_unpool(n, x, at)
+  local w = windows.of(n, x)
+  local shape, wanted, pads = { x:size(0), x:size(1) }, n:ints(3), {}
+  n:check(not wanted or #wanted == x:dim(), "output_shape: expected %d sizes, got %d", x:dim(),
+    wanted and #wanted)
+  for i = 1, w.dims do
+    shape[i + 2] = (x:size(i + 1) - 1) * w.strides[i] + w.kernel[i] - w.pads[i]
+      - w.pads[w.dims + i]
+    pads[i], pads[w.dims + i] = 0, wanted and wanted[i + 2] - shape[i + 2] or 0
+  end
+  local y = torch.zeros(shape, { dtype = x.dtype }):reshape({ -1 })
+    :scatter(0, at:reshape({ -1 }), x:reshape({ -1 })):reshape(shape)
+  return wanted and F.pad(y, windows.reversed(w.dims, pads)) or y
+end
+
+-- ---- means -------------------------------------------------------------------------
+
+-- By window, the share of its places within the input, or within its padding too.
+local function shares(w, x, count, include)
+  return core.untraced(function()
+    local out
+    for i = 1, w.dims do
+      local size = x:size(i + 1)
+      local first = torch.arange(count[i]) * w.strides[i] - w.pads[i]
+      local last = (first + w.kernel[i]):clamp(nil, include and size + w.pads[w.dims + i] or size)
+      local own = (last - first:clamp(include and -w.pads[i] or 0)) / w.kernel[i]
+      own = own:reshape({ -1, table.unpack({ 1, 1, 1 }, 1, w.dims - i) })
+      out = out and out * own or own
+    end
+    return out:to(x.dtype)
+  end)
+end
+
+-- Means over all places of windows, zeros where they hang over.
+local function means(w, x, count)
+  return F[("avg_pool%dd"):format(w.dims)](F.pad(x, whole(w, x, count)), w.kernel, w.strides)
+end
+
+local function average_pool(n, x)
+  local w, count = windows_on(n, x)
+  local include = (n.attr.count_include_pad or 0) ~= 0
+  if not plain(w) then
+    return means(w, x, count) / shares(w, x, count, include)
+  end
+  return F[("avg_pool%dd"):format(w.dims)](x, w.kernel, w.strides, lead(w),
+    (n.attr.ceil_mode or 0) ~= 0, include)
+end
+
+local function norm(x, p, reduce)
+  if p == 1 then
+    return reduce(x:abs())
+  elseif p == 2 then
+    return reduce(x * x):sqrt()
+  end
+  return reduce(x:abs():pow(p)):pow(1 / p)
+end
+
+-- Over all places, of which one is left in each dimension.
+local function all_places(x)
+  local dims = {}
+  for d = 2, x:dim() - 1 do
+    dims[#dims + 1] = d
+  end
+  return dims, { keepdim = true }
+end
+
+local function check_places(n, x)
+  n:check(x:dim() >= 3, "X must have 3 dimensions or more (batch, channels, places), got the "
+    .. "shape %s", tostring(x.shape))
+end
+
+return function(op)
+  op("MaxPool(X; kernel_shape: ints!, ceil_mode: int = 0, dilations: ints, pads: ints, "
+    .. "storage_order: int = 0, strides: ints, auto_pad: string = 'NOTSET') -> (Y, Indices?)",
+    { 1, 8, 10, 11, 12 }, max_pool)
+  op("MaxUnpool(X, I, output_shape?; kernel_shape: ints!, pads: ints, strides: ints) -> (output)",
+    { 9, 11 }, max_unpool, { constants = { [3] = true } })
+  op("AveragePool(X; kernel_shape: ints!, ceil_mode: int = 0, count_include_pad: int = 0, "
+    .. "pads: ints, strides: ints, auto_pad: string = 'NOTSET') -> (Y)", { 1, 7, 10, 11 },
+    average_pool)
+  op("LpPool(X; kernel_shape: ints!, p: int = 2, pads: ints, strides: ints, "
+    .. "auto_pad: string = 'NOTSET') -> (Y)", { 1, 2, 11 }, function(n, x)
+    local w, count = windows_on(n, x)
+    local size = 1
+    for _, k in ipairs(w.kernel) do
+      size = size * k
+    end
+    return norm(x, n.attr.p, function(powers)
+      return means(w, powers, count) * size
+    end)
+  end)
+
+  op("GlobalAveragePool(X) -> (Y)", 1, function(n, x)
+    check_places(n, x)
+    return x:mean(all_places(x))
+  end)
+  op("GlobalMaxPool(X) -> (Y)", 1, function(n, x)
+    check_places(n, x)
+    return x:amax(all_places(x))
+  end)
+  op("GlobalLpPool(X; p: int = 2) -> (Y)", { 1, 2 }, function(n, x)
+    check_places(n, x)
+    return norm(x, n.attr.p, function(powers)
+      return powers:sum(all_places(x))
+    end)
+  end)
+end
