@@ -57,7 +57,8 @@ function M.add(domain, family)
 end
 
 local FAMILIES = {
-  [""] = { "pointwise", "conv", "pool" },
+  [""] = { "pointwise", "conv", "pool", "normalization",
+    "recurrent" },
   ["ai.graphcore"] = {},
 }
 
