@@ -51,6 +51,24 @@ function Node:check(ok, fmt, ...)
   return ok or self:fail(fmt, ...)
 end
 
+--- An axis counted from 0.
+---@param axis integer negative: from the end
+---@param rank integer
+---@return integer
+function Node:axis(axis, rank)
+  self:check(axis >= -rank and axis < rank, "axis %d is out of range for %d dimensions. Allowed: "
+    .. "%d to %d", axis, rank, -rank, rank - 1)
+  return axis < 0 and axis + rank or axis
+end
+
+--- Whether the values of an input are known now.
+---@param i integer
+---@return boolean
+function Node:knows(i)
+  local t = self.inputs[i]
+  return self.scope:is_known(self.plan.inputs[i]) or not core.is_tracing() and not t.is_meta
+end
+
 --- An input whose values are known now; nil if it is left out.
 --- error: ValueError for one that only a run of the program will know
 ---@param i integer
@@ -60,8 +78,7 @@ function Node:value(i)
   if not t then
     return nil
   end
-  local known = self.scope:is_known(self.plan.inputs[i])
-  errors.check(known or not core.is_tracing() and not t.is_meta, "ValueError",
+  errors.check(self:knows(i), "ValueError",
     "input '%s' ('%s') must be a constant: the shape of a result depends on it",
     self.plan.operator.schema.inputs[i].name, self.plan.inputs[i])
   return t

@@ -57,16 +57,19 @@ function M.add(domain, family)
 end
 
 local FAMILIES = {
-  [""] = { "pointwise", "conv", "pool", "normalization",
-    "recurrent" },
-  ["ai.graphcore"] = {},
+  { "", "conv" },
+  { "", "index" },
+  { "", "normalization" },
+  { "", "parts" },
+  { "", "pointwise" },
+  { "", "pool" },
+  { "", "recurrent" },
+  { "", "shape" },
 }
 
 local function load_families()
-  for domain, names in pairs(FAMILIES) do
-    for _, name in ipairs(names) do
-      M.add(domain, require("lupine.onnx.operators." .. name))
-    end
+  for _, row in ipairs(FAMILIES) do
+    M.add(row[1], require("lupine.onnx.operators." .. row[2]))
   end
   load_families = function() end
 end

@@ -2,6 +2,8 @@
 --- and what comes out.
 local core = require("lupine.core")
 local onnx = require("lupine.onnx")
+local operators = require("lupine.onnx.operators")
+local proto = require("lupine.onnx.proto")
 local tensors = require("lupine.onnx.tensors")
 local torch = require("torch")
 
@@ -57,14 +59,52 @@ local function compare(got, want, i)
     (got:double() - want:double()):abs():max():item()) or nil
 end
 
+-- Which inputs of the graph decide the shape of something: true by name.
+local function shapes_of(model)
+  local opsets, names = proto.opsets(model.opset_import), {}
+  for _, node in ipairs(model.graph.node) do
+    local domain = node.domain or ""
+    local operator = opsets[domain] and operators.find(domain, node.op_type, opsets[domain])
+    for i in pairs(operator and operator.constants or {}) do
+      names[node.input[i] or ""] = true
+    end
+  end
+  return names
+end
+
+-- The model of a compiled run, with those inputs as initializers; the other inputs.
+local function constants_in(model, inputs)
+  local names, rest = shapes_of(model), {}
+  for i, t in ipairs(inputs) do
+    local name = model.graph.input[i].name
+    if names[name] then
+      table.insert(model.graph.initializer, tensors.write(name, t))
+    else
+      rest[#rest + 1] = t
+    end
+  end
+  return model, rest
+end
+
+local function compile(path, inputs)
+  local model, rest = constants_in(proto.read(path), inputs)
+  local module = onnx.load(model)
+  module:eval()
+  local program = require("lupine.compile")(module, rest)
+  return function()
+    return program(table.unpack(rest))
+  end
+end
+
 local function run(case, compiled)
-  local model = onnx.load(case .. "/model.onnx")
+  local path = case .. "/model.onnx"
+  local model = onnx.load(path)
   model:eval()
   local set = 0
   while read(("%s/test_data_set_%d/output_0.pb"):format(case, set)) do
     local folder = ("%s/test_data_set_%d"):format(case, set)
     local inputs, wanted = values(folder, "input"), values(folder, "output")
-    local run_model = compiled and require("lupine.compile")(model, inputs) or model
+    local run_model = compiled and compile(path, inputs) or model
     local got = torch.no_grad(function()
       return { run_model(table.unpack(inputs)) }
     end)

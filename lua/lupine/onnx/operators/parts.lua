@@ -1,0 +1,188 @@
+--- Operators of ONNX that put tensors together, take parts of them and add borders.
+local core = require("lupine.core")
+local torch = require("torch")
+local F = require("torch.nn.functional")
+
+local function concat(n, ...)
+  return torch.cat({ ... }, n:axis(n.attr.axis, (...):dim()))
+end
+
+local function split(n, x, parts)
+  local axis, count = n:axis(n.attr.axis, x:dim()), #n.outputs
+  local size = x:size(axis)
+  if not parts then
+    n:check(size % count == 0, "axis %d of size %d has no %d equal parts", axis, size, count)
+    parts = {}
+    for i = 1, count do
+      parts[i] = size // count
+    end
+  end
+  n:check(#parts == count, "%d sizes of parts for %d outputs", #parts, count)
+  return table.unpack(x:split(parts, axis))
+end
+
+-- ---- slices --------------------------------------------------------------------------
+
+-- x along an axis from `first` up to, without, `last`, as Python's slices: ends count
+-- from behind if negative and are cut to what is there.
+local function slice_axis(n, x, axis, first, last, step)
+  local size = x:size(axis)
+  n:check(step ~= 0, "the step of axis %d is 0", axis)
+  first, last = first < 0 and first + size or first, last < 0 and last + size or last
+  local low, high = step < 0 and -1 or 0, step < 0 and size - 1 or size
+  first = math.max(low, math.min(first, high))
+  last = math.max(low, math.min(last, high))
+  local count = 0
+  if step > 0 and last > first then
+    count = (last - first - 1) // step + 1
+  elseif step < 0 and first > last then
+    count = (first - last - 1) // -step + 1
+  end
+  if count <= 1 then
+    return x:narrow(axis, count == 1 and first or 0, count)
+  elseif step == 1 then
+    return x:narrow(axis, first, count)
+  end
+  local at = {}
+  for d = 1, axis do
+    at[d] = torch.slice()
+  end
+  local from = step > 0 and first or first + (count - 1) * step
+  at[axis + 1] = torch.slice(from, from + (count - 1) * math.abs(step) + 1, math.abs(step))
+  return step > 0 and x[at] or x[at]:flip({ axis })
+end
+
+local function slice(n, x, starts, ends, axes, steps)
+  n:check(#starts == #ends, "%d starts and %d ends", #starts, #ends)
+  n:check(not axes or #axes == #starts, "%d axes for %d starts", #(axes or {}), #starts)
+  n:check(not steps or #steps == #starts, "%d steps for %d starts", #(steps or {}), #starts)
+  for i, first in ipairs(starts) do
+    local axis = n:axis(axes and axes[i] or i - 1, x:dim())
+    x = slice_axis(n, x, axis, first, ends[i], steps and steps[i] or 1)
+  end
+  return x
+end
+
+-- ---- borders --------------------------------------------------------------------------
+
+-- Which elements of an axis of the size stand where it has so many more in front and
+-- behind: the nearest ones, or what a mirror in the edges shows, as often as needed.
+local function border(mode, size, before, behind)
+  local at = torch.arange(-before, size + behind)
+  if mode == "edge" then
+    return at:clamp(0, size - 1)
+  end
+  local period = math.max(2 * (size - 1), 1)
+  at = at:remainder(period)
+  return torch.where(at:ge(size), period - at, at)
+end
+
+-- With a value that only a run of the program knows.
+local function pad_with(n, x, pads, value)
+  local inside = core.untraced(function()
+    return F.pad(torch.ones(x.shape), pads):gt(0)
+  end)
+  return torch.where(inside, F.pad(x, pads), value:reshape({}):to(x.dtype))
+end
+
+local function pad_constant(x, pads, value)
+  if x.dtype == torch.bool then
+    return F.pad(x:to(torch.uint8), pads, "constant", value and value ~= 0 and 1 or 0)
+      :to(torch.bool)
+  end
+  return F.pad(x, pads, "constant", value or 0)
+end
+
+local function pad_mirrored(n, x, mode, pads)
+  local r = x:dim()
+  for axis = 0, r - 1 do
+    local before, behind = pads[axis + 1], pads[r + axis + 1]
+    if before < 0 or behind < 0 then -- what goes is no source of a border
+      local cut = math.max(-before, 0)
+      x = x:narrow(axis, cut, x:size(axis) - cut - math.max(-behind, 0))
+      before, behind = math.max(before, 0), math.max(behind, 0)
+    end
+    if before > 0 or behind > 0 then
+      n:check(x:size(axis) > 0, "axis %d has no elements to make a border of", axis)
+      x = x:index_select(axis, core.untraced(border, mode, x:size(axis), before, behind))
+    end
+  end
+  return x
+end
+
+-- ONNX lists what comes in front of all axes, then what comes behind; torch pairs of
+-- the last axis first.
+local function pairs_of(pads)
+  local list, r = {}, #pads // 2
+  for axis = r, 1, -1 do
+    list[#list + 1] = pads[axis]
+    list[#list + 1] = pads[r + axis]
+  end
+  return list
+end
+
+local function pad(n, x, pads)
+  local mode, r = n.attr.mode, x:dim()
+  n:check(#pads == 2 * r, "%d pads for %d dimensions, allowed are %d", #pads, r, 2 * r)
+  n:check(mode == "constant" or mode == "reflect" or mode == "edge",
+    "mode '%s'. Allowed: constant, reflect, edge", mode)
+  for axis = 0, r - 1 do
+    n:check(x:size(axis) + math.min(pads[axis + 1], 0) + math.min(pads[r + axis + 1], 0) >= 0,
+      "the pads of axis %d take away more than the %d elements that it has", axis, x:size(axis))
+  end
+  if mode ~= "constant" then
+    return pad_mirrored(n, x, mode, pads)
+  elseif n.inputs[3] and not n:knows(3) then
+    return pad_with(n, x, pairs_of(pads), n.inputs[3])
+  end
+  local value = n.attr.value
+  if n.inputs[3] then
+    value = n:number(3)
+  end
+  return pad_constant(x, pairs_of(pads), value == true and 1 or value or nil)
+end
+
+-- ---- sequences ------------------------------------------------------------------------
+
+-- The first sequence_lens[b] elements of sequence b the other way round.
+local function reverse_sequence(n, x, lens)
+  local time, batch = n:axis(n.attr.time_axis, x:dim()), n:axis(n.attr.batch_axis, x:dim())
+  n:check(time ~= batch, "time_axis and batch_axis are both %d", time)
+  local shape, along = {}, {}
+  for d = 1, x:dim() do
+    shape[d], along[d] = 1, 1
+  end
+  along[time + 1], shape[batch + 1] = x:size(time), x:size(batch)
+  local at = core.untraced(function()
+    return torch.arange(x:size(time)):reshape(along)
+  end)
+  lens = lens:to(torch.int64):reshape(shape)
+  local from = torch.where(at:lt(lens), lens - 1 - at, at)
+  return x:gather(time, from:expand(x.shape))
+end
+
+return function(op)
+  op("Concat(inputs...; axis: int!) -> (concat_result)", { 4, 11, 13 }, concat)
+  op("Split(input; axis: int = 0, split: ints) -> (outputs...)", { 2, 11 }, function(n, x)
+    return split(n, x, n.attr.split)
+  end)
+  op("Split(input, split?; axis: int = 0) -> (outputs...)", 13, function(n, x)
+    return split(n, x, n:ints(2))
+  end, { constants = { [2] = true } })
+  op("Slice(data; ends: ints!, starts: ints!, axes: ints) -> (output)", 1, function(n, x)
+    return slice(n, x, n.attr.starts, n.attr.ends, n.attr.axes)
+  end)
+  op("Slice(data, starts, ends, axes?, steps?) -> (output)", { 10, 11, 13 }, function(n, x)
+    return slice(n, x, n:ints(2), n:ints(3), n:ints(4), n:ints(5))
+  end, { constants = { [2] = true, [3] = true, [4] = true, [5] = true } })
+  op("Pad(data; pads: ints!, mode: string = 'constant', value: float = 0.0) -> (output)", 2,
+    function(n, x)
+      return pad(n, x, n.attr.pads)
+    end)
+  op("Pad(data, pads, constant_value?; mode: string = 'constant') -> (output)", { 11, 13 },
+    function(n, x)
+      return pad(n, x, n:ints(2))
+    end, { constants = { [2] = true } })
+  op("ReverseSequence(input, sequence_lens; batch_axis: int = 1, time_axis: int = 0) -> (Y)", 10,
+    reverse_sequence)
+end
