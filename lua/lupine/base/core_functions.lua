@@ -111,6 +111,8 @@ untraced(Function f, Any args) -> Any
   -- f(args …) outside the trace that runs.
 list_folder(str path) -> (Any folders, Any files)
   -- Names in a folder, without hidden ones, in no order.
+read_within(str folder, str path, int offset, int length) -> str
+  -- Bytes of a regular file within a folder, by a path that is not to be trusted.
 read_csv(str path, str delimiter, bool header) -> (Any names, Any columns)
   -- Columns as tensors, or as lists of strings.
 read_idx(str path) -> Tensor

@@ -55,12 +55,58 @@ function M.read(path)
   return M.decode(bytes, path)
 end
 
---- Writes a model to a file, which is replaced as a whole.
+local function with(t, fields)
+  local out = {}
+  for key, value in pairs(t) do
+    out[key] = value
+  end
+  for key, value in pairs(fields) do
+    out[key] = value
+  end
+  return out
+end
+
+local THRESHOLD = 1024 -- bytes, as of the onnx package
+
+local function check_external(options, path)
+  for key in pairs(options) do
+    errors.check(key == "external" or key == "threshold", "TypeError",
+      "onnx.write: unknown option '%s'. Allowed: external, threshold", tostring(key))
+  end
+  local name, threshold = options.external, options.threshold
+  errors.check(threshold == nil or math.type(threshold) == "integer" and threshold >= 0,
+    "ValueError", "onnx.write: threshold: expected a number of bytes, got %s",
+    check.describe(threshold))
+  errors.check(name == nil or type(name) == "string" and name:find("^[^/%c]+$")
+    and not name:find("^%.%.?$") and name ~= path:match("[^/]*$"), "ValueError",
+    "onnx.write: external: expected the name of a file beside the model, got %s",
+    check.describe(name))
+  errors.check(name or threshold == nil, "ValueError",
+    "onnx.write: threshold says which tensors are in the file that external names")
+  return name
+end
+
+--- Writes a model to a file, which is replaced as a whole. With `external` the data
+--- of initializers is in a file of that name beside it, which is there first.
 --- errors: OSError, TypeError or ValueError for what is no ModelProto
 ---@param model table ModelProto
 ---@param path string
-function M.write(model, path)
-  core.write_text(check.string(path, "onnx: path"), core.onnx_encode(model, "ModelProto"))
+---@param options? {external: string, threshold: integer} threshold: bytes that an
+---  initializer in the other file has at least, 1024 unless given
+function M.write(model, path, options)
+  check.string(path, "onnx: path")
+  local name, data = check_external(options or {}, path), nil
+  if name then
+    local kept
+    kept, data = tensors.outside(model.graph.initializer or {}, name,
+      options.threshold or THRESHOLD)
+    model = with(model, { graph = with(model.graph, { initializer = kept }) })
+  end
+  local bytes = core.onnx_encode(model, "ModelProto")
+  if name then
+    core.write_text((path:match("^.*/") or "") .. name, data)
+  end
+  core.write_text(path, bytes)
 end
 
 -- ---- attributes --------------------------------------------------------------------

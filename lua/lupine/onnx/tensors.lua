@@ -53,7 +53,8 @@ local function elements(dims, name)
   return n
 end
 
-local function external(proto, folder)
+-- The n bytes of a tensor whose data is in a file of its own.
+local function external(proto, folder, n)
   local where = {}
   for _, entry in ipairs(proto.external_data) do
     where[entry.key or ""] = entry.value
@@ -69,8 +70,14 @@ local function external(proto, folder)
       "tensor '%s': %s of the file: expected an integer, got '%s'", proto.name, key,
       tostring(text))
   end
-  return core.read_within(folder, where.location, number("offset"),
-    where.length and number("length") or -1)
+  local length = where.length and number("length") or n
+  errors.check(length == n, "ValueError", "tensor '%s': %d bytes, its shape [%s] has %d", proto.name,
+    length, table.concat(proto.dims, ", "), n)
+  local ok, bytes = pcall(core.read_within, folder, where.location, number("offset"), n)
+  if not ok and errors.Exception:is(bytes) then
+    bytes.message = ("tensor '%s': %s"):format(proto.name, bytes.message)
+  end
+  return ok and bytes or error(bytes, 0)
 end
 
 -- The values of a list of numbers, of the dtype.
@@ -94,11 +101,12 @@ function M.read(proto, folder)
   local name = proto.name or ""
   local row = row_of(proto.data_type or 0)
   errors.check(not proto.segment, "NotImplementedError", "tensor '%s' is in segments", name)
-  local n = elements(proto.dims, name)
-  local bytes = proto.data_location == 1 and external(proto, folder) or proto.raw_data
+  local n, size = elements(proto.dims, name), row[1].itemsize
+  errors.check(n <= math.maxinteger // size, "ValueError",
+    "tensor '%s': more bytes than can be counted", name)
+  local bytes = proto.data_location == 1 and external(proto, folder, n * size) or proto.raw_data
   local values
   if bytes then
-    local size = row[1].itemsize
     errors.check(#bytes == n * size, "ValueError", "tensor '%s': %d bytes, its shape [%s] has %d",
       name, #bytes, table.concat(proto.dims, ", "), n * size)
     values = core.frombuffer(bytes, { dtype = row[1] })
@@ -121,6 +129,34 @@ function M.write(name, t)
     tostring(t.dtype))
   return { name = name, dims = { table.unpack(t.shape) }, data_type = NUMBERS[t.dtype],
     raw_data = t:detach():contiguous():tobytes() }
+end
+
+local ALIGNED = 4096 -- bytes: a file can then be mapped
+
+--- Moves the data of large tensors to one file, which the tensors given back name.
+---@param list table[] TensorProto
+---@param location string path of the file from the model's folder
+---@param threshold integer bytes that a tensor has at least
+---@return table[] tensors
+---@return string data of the file
+function M.outside(list, location, threshold)
+  local out, data, size = {}, {}, 0
+  for i, t in ipairs(list) do
+    local bytes = t.raw_data
+    out[i] = t
+    if bytes and #bytes >= threshold then
+      data[#data + 1] = ("\0"):rep(-size % ALIGNED)
+      size = size + -size % ALIGNED
+      out[i] = { name = t.name, dims = t.dims, data_type = t.data_type, doc_string = t.doc_string,
+        data_location = 1, external_data = {
+          { key = "location", value = location },
+          { key = "offset", value = ("%d"):format(size) },
+          { key = "length", value = ("%d"):format(#bytes) } } }
+      data[#data + 1] = bytes
+      size = size + #bytes
+    end
+  end
+  return out, table.concat(data)
 end
 
 return M

@@ -300,6 +300,40 @@ static int make_folder(lua_State *L)
     return 0;
 }
 
+static int file_gc(lua_State *L)
+{
+    FILE **f = lua_touserdata(L, 1);
+    if (*f)
+        fclose(*f);
+    *f = NULL;
+    return 0;
+}
+
+/* (folder, path, offset, length) -> bytes of a file within the folder */
+static int read_within(lua_State *L)
+{
+    LpErr e = {0};
+    int64_t size;
+    luaL_Buffer b;
+    const char *folder = lp_check_path(L, 1, "read_within");
+    const char *path = lp_check_path(L, 2, "read_within");
+    int64_t offset = luaL_checkinteger(L, 3), n = luaL_checkinteger(L, 4);
+    FILE **f = lp_new_owned(L, sizeof *f, "lupine.file", file_gc);
+    lp_must(L, lp_folder_file(folder, path, f, &size, &e), &e);
+    if (offset < 0 || n < 0 || offset > size || n > size - offset)
+        lp_raise(L, LP_E_VALUE,
+                 "'%s' has %lld bytes, %lld from byte %lld on are not there",
+                 path, (long long)size, (long long)n, (long long)offset);
+    char *to = luaL_buffinitsize(L, &b, (size_t)n);
+    if (fseeko(*f, offset, SEEK_SET) != 0)
+        lp_must(L, lp_file_error(path, &e), &e);
+    lp_must(L, lp_file_read(*f, path, to, (size_t)n, "the part", &e), &e);
+    luaL_pushresultsize(&b, (size_t)n);
+    fclose(*f);
+    *f = NULL;
+    return 1;
+}
+
 /* (path, text): the whole file */
 static int write_text(lua_State *L)
 {
@@ -318,6 +352,7 @@ static int write_text(lua_State *L)
 static const luaL_Reg functions[] = {
     {"list_folder", list_folder},
     {"make_folder", make_folder},
+    {"read_within", read_within},
     {"write_text", write_text},
     {"read_idx", read_idx},
     {"read_image", read_image},
