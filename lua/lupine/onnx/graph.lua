@@ -3,6 +3,7 @@
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local functions = require("lupine.onnx.functions")
 local operators = require("lupine.onnx.operators")
 local proto = require("lupine.onnx.proto")
 local schema = require("lupine.onnx.schema")
@@ -185,73 +186,141 @@ function Names:add(name, what)
   self.own[name] = true
 end
 
+-- Attributes by name, and the kinds of their values; graphs are planned.
+local function read_attributes(plan, names, context)
+  local given, fields = {}, {}
+  for _, attribute in ipairs(plan.node.attribute or {}) do
+    local name = attribute.name or ""
+    errors.check(not fields[name], "ValueError", "%s: it has two attributes '%s'", plan.name, name)
+    given[name], fields[name] = proto.value(attribute, context.folder)
+    if fields[name] == "g" then
+      plan.bodies[name] = Graph(given[name], context, names)
+    end
+  end
+  return given, fields
+end
+
+local function check_counts(plan, s)
+  local inputs, outputs = #plan.inputs, #plan.outputs
+  errors.check(inputs >= s.least_inputs and inputs <= s.most_inputs, "ValueError",
+    "%s: it has %d inputs, %s takes %d%s", plan.name, inputs, s.name, s.least_inputs,
+    s.most_inputs == s.least_inputs and "" or s.most_inputs == math.huge and " or more"
+    or " to " .. s.most_inputs)
+  errors.check(outputs <= s.most_outputs, "ValueError", "%s: it has %d outputs, %s has %d",
+    plan.name, outputs, s.name, s.most_outputs)
+end
+
+local function plan_operator(plan, names, context)
+  local node = plan.node
+  local domain = proto.domain(node.domain)
+  plan.version = context.opsets[domain]
+  plan.operator = plan.version and operators.find(domain, node.op_type or "", plan.version)
+  local given, fields = read_attributes(plan, names, context)
+  if not plan.operator then
+    context.missing[operators.why(domain, node.op_type or "?", plan.version)] = true
+    return
+  end
+  local s = plan.operator.schema
+  local ok, attr = pcall(schema.fill, s, given, fields)
+  errors.check(ok, "ValueError", "%s: %s", plan.name, not ok and (attr.message or tostring(attr)))
+  plan.attr = attr
+  check_counts(plan, s)
+end
+
+-- What a function computes; calls without attributes share it.
+local function function_graph(f, node, context)
+  local planned = #(node.attribute or {}) == 0 and context.planned[f]
+  if planned then
+    return planned
+  end
+  errors.check(not context.running[f], "ValueError", "the function '%s' calls itself",
+    tostring(f.name))
+  local count = context.count
+  count.copies = count.copies + #(f.node or {})
+  errors.check(count.copies <= functions.MOST_COPIES, "ValueError",
+    "calls of functions make more than %d nodes", functions.MOST_COPIES)
+  context.running[f] = true
+  planned = Graph(functions.graph(f, node), setmetatable({
+    opsets = #(f.opset_import or {}) > 0 and proto.opsets(f.opset_import) or nil },
+    { __index = context }))
+  context.running[f] = nil
+  context.planned[f] = #(node.attribute or {}) == 0 and planned or nil
+  return planned
+end
+
+local function plan_call(plan, f, context)
+  local body = function_graph(f, plan.node, context)
+  plan.call = body
+  check_counts(plan, { name = plan.op, least_inputs = 0, most_inputs = #body.inputs,
+    most_outputs = #body.outputs })
+end
+
 -- What is found out of a node once.
 local function plan_node(node, i, names, context)
-  local where = label(node, i)
-  local domain = node.domain == "ai.onnx" and "" or node.domain or ""
-  local version = context.opsets[domain]
-  local operator = version and operators.find(domain, node.op_type or "", version)
-  if not operator then
-    context.missing[operators.why(domain, node.op_type or "?", version)] = true
-    operator = nil
-  end
-  local plan = { name = where, op = node.op_type, node = node, inputs = node.input,
-    outputs = node.output, operator = operator, version = version, attr = {}, bodies = {} }
+  local plan = { name = label(node, i), op = node.op_type, node = node, inputs = node.input,
+    outputs = node.output, attr = {}, bodies = {} }
   for _, name in ipairs(node.input) do
     errors.check(name == "" or names:has(name), "ValueError", "%s: its input '%s' is made by no "
-      .. "node before it and is no input or initializer of the graph", where, name)
+      .. "node before it and is no input or initializer of the graph", plan.name, name)
   end
-  local given, fields = {}, {}
-  for _, attribute in ipairs(node.attribute or {}) do
-    given[attribute.name], fields[attribute.name] = proto.value(attribute, context.folder)
-    if fields[attribute.name] == "g" then
-      plan.bodies[attribute.name] = Graph(given[attribute.name], context, names)
-    end
+  local f = functions.find(context.functions, node)
+  if f then
+    plan_call(plan, f, context)
+  else
+    plan_operator(plan, names, context)
   end
   for _, name in ipairs(node.output) do
     if name ~= "" then
-      names:add(name, where)
+      names:add(name, plan.name)
     end
-  end
-  if operator then
-    local s = operator.schema
-    local ok, attr = pcall(schema.fill, s, given, fields)
-    errors.check(ok, "ValueError", "%s: %s", where, not ok and (attr.message or tostring(attr)))
-    plan.attr = attr
-    errors.check(#node.input >= s.least_inputs and #node.input <= s.most_inputs, "ValueError",
-      "%s: it has %d inputs, %s takes %d%s", where, #node.input, s.name, s.least_inputs,
-      s.most_inputs == s.least_inputs and "" or s.most_inputs == math.huge and " or more"
-      or " to " .. s.most_inputs)
-    errors.check(#node.output <= s.most_outputs, "ValueError", "%s: it has %d outputs, %s has %d",
-      where, #node.output, s.name, s.most_outputs)
   end
   return plan
 end
 
+-- How many nodes a run of these has, if each loop has one round.
+local function size_of(nodes)
+  local n = 0
+  for _, plan in ipairs(nodes) do
+    n = n + (plan.call and plan.call.size or 1)
+    for _, body in pairs(plan.bodies) do
+      n = n + body.size
+    end
+    errors.check(n <= functions.MOST_NODES, "ValueError",
+      "calls of functions make more than %d nodes", functions.MOST_NODES)
+  end
+  return n
+end
+
+local DEEPEST = 32
+
 --- context: opsets (proto.opsets), folder (of external data, or nil), missing (a set
---- that gets what is not supported).
+--- that gets what is not supported), functions (functions.index), planned (those that are,
+--- by calls without attributes), running (those that are being planned), count ({copies} of nodes).
 ---@param graph table GraphProto
 ---@param context table
 ---@param around? table Names of the graph around
 function Graph:init(graph, context, around)
   local names = Names(around)
   self.name, self.inputs, self.outputs, self.initializers = graph.name or "", {}, {}, {}
-  self.order, self.infos = {}, {}
+  self.order, self.infos, self.nodes = {}, {}, {}
+  context = setmetatable({ depth = (context.depth or 0) + 1 }, { __index = context })
+  errors.check(context.depth <= DEEPEST, "ValueError", "graphs are nested deeper than %d", DEEPEST)
   for _, t in ipairs(graph.initializer or {}) do
-    names:add(t.name or "", "initializer")
-    self.initializers[t.name] = tensors.read(t, context.folder)
-    self.order[#self.order + 1] = t.name
+    local name = t.name or ""
+    names:add(name, "initializer")
+    self.initializers[name] = tensors.read(t, context.folder)
+    self.order[#self.order + 1] = name
   end
   errors.check(#(graph.sparse_initializer or {}) == 0, "NotImplementedError",
     "sparse initializers are not supported")
   for _, info in ipairs(graph.input or {}) do
-    if not self.initializers[info.name] then
-      names:add(info.name or "", "input")
-      self.inputs[#self.inputs + 1] = info.name
+    local name = info.name or ""
+    if not self.initializers[name] then
+      names:add(name, "input")
+      self.inputs[#self.inputs + 1] = name
     end
-    self.infos[info.name] = info
+    self.infos[name] = info
   end
-  self.nodes = {}
   for i, node in ipairs(graph.node or {}) do
     self.nodes[i] = plan_node(node, i, names, context)
   end
@@ -260,6 +329,7 @@ function Graph:init(graph, context, around)
       "output '%s' of the graph is made by no node", tostring(info.name))
     self.outputs[i] = info.name
   end
+  self.size = size_of(self.nodes)
 end
 
 local function run_operator(n, plan, args)
@@ -286,8 +356,11 @@ end
 ---@param scope table
 ---@param plan table
 ---@return table {n, …} results
----@return boolean known
+---@return boolean|boolean[] known
 function M.run_node(scope, plan)
+  if plan.call then
+    return plan.call:called(scope, plan.inputs)
+  end
   local args = {}
   for i, name in ipairs(plan.inputs) do
     args[i] = name ~= "" and scope:find(name) or nil
@@ -324,7 +397,7 @@ function Graph:run(scope)
       if name ~= "" then
         errors.check(results[i] ~= nil, "ValueError", "%s: it gives no output %d ('%s')",
           plan.name, i - 1, name)
-        scope:set(name, results[i], known)
+        scope:set(name, results[i], known == true or known and known[i])
       end
     end
     if scope.observe then
@@ -353,16 +426,37 @@ function Graph:call(around, ...)
   return self:run(scope)
 end
 
---- Plans a graph.
+--- Runs the graph of a function: it sees nothing of what is around the call.
+---@param around table Scope
+---@param names string[] of the values that are its inputs
+---@return table {n, …} results
+---@return boolean[] known
+function Graph:called(around, names)
+  local scope, known = Scope(nil, around), {}
+  for i, name in ipairs(self.inputs) do
+    local from = names[i] or ""
+    if from ~= "" then
+      scope:set(name, around:find(from), around:is_known(from))
+    end
+  end
+  local results = table.pack(self:run(scope))
+  for i, name in ipairs(self.outputs) do
+    known[i] = scope:is_known(name)
+  end
+  return results, known
+end
+
+--- Plans a model's graph.
 --- errors: ValueError for a graph that is none, NotImplementedError that lists all
 --- operators that are not supported
----@param graph table GraphProto
----@param imports table[] OperatorSetIdProto
+---@param model table ModelProto
 ---@param folder? string of external data
 ---@return lupine.onnx.Graph
-function M.plan(graph, imports, folder)
-  local context = { opsets = proto.opsets(imports), folder = folder, missing = {} }
-  local planned = Graph(graph, context)
+function M.plan(model, folder)
+  local context = { opsets = proto.opsets(model.opset_import), folder = folder, missing = {},
+    functions = functions.index(model.functions), planned = {}, running = {},
+    count = { copies = 0 } }
+  local planned = Graph(model.graph, context)
   local missing = {}
   for why in pairs(context.missing) do
     missing[#missing + 1] = why

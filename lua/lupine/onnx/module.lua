@@ -17,14 +17,27 @@ local Module = nn.Module:extend("OnnxModule")
 
 local BUFFER_INPUTS = { BatchNormalization = { [4] = true, [5] = true } }
 
+local function use_of(plan, i)
+  local constants = plan.operator.constants
+  return constants and constants[i] and "constant"
+    or (BUFFER_INPUTS[plan.op] or {})[i] and "buffer" or "parameter"
+end
+
+local uses
+
+local function uses_of_call(body)
+  body.uses = body.uses or uses(body.nodes)
+  return body.uses
+end
+
 -- How the values of an initializer are used: "parameter", "buffer" or "constant".
-local function uses(nodes, into)
+function uses(nodes, into)
   into = into or {}
   for _, plan in ipairs(nodes) do
+    local within = plan.call and uses_of_call(plan.call)
     for i, name in ipairs(plan.inputs) do
-      local constant = plan.operator.constants and plan.operator.constants[i]
-      local kind = constant and "constant"
-        or (BUFFER_INPUTS[plan.op] or {})[i] and "buffer" or "parameter"
+      local kind = within and (within[plan.call.inputs[i]] or "constant")
+        or not within and use_of(plan, i)
       if into[name] ~= "parameter" then
         into[name] = kind == "constant" and into[name] or kind
       end
@@ -36,30 +49,44 @@ local function uses(nodes, into)
   return into
 end
 
+local function taken(at, name)
+  return at._modules.values[name] or at._parameters.values[name] or at._buffers.values[name]
+    or Module[name] ~= nil
+end
+
+-- A name of this module for a tensor.
+local function name_in(at, name)
+  name = name:gsub("%.", "_")
+  while name == "" or taken(at, name) do
+    name = name .. "_"
+  end
+  return at, name
+end
+
 -- The module within that a name with dots lies in, and the rest of the name.
 local function place(self, name)
   local at = self
-  local path, last = name:match("^(.+)%.([^.]+)$")
-  if not path or path:find("%.%.") or path:find("^%.") then
-    return self, (name:gsub("%.", "_"))
+  local path, last = name:match("^([^.].*)%.([^.]+)$")
+  if not path or path:find("..", 1, true) then
+    return name_in(self, name)
   end
   for part in path:gmatch("[^.]+") do
     if not at._modules.values[part] then
-      if at._parameters.values[part] or at._buffers.values[part] then
-        return self, (name:gsub("%.", "_"))
+      if taken(at, part) then
+        return name_in(self, name)
       end
       at:add_module(part, nn.Module())
     end
     at = at._modules.values[part]
   end
-  return at, last
+  return name_in(at, last)
 end
 
 ---@param model table ModelProto
 ---@param folder? string where files of external data are
 function Module:init(model, folder)
   nn.Module.init(self)
-  local planned = graph.plan(model.graph, model.opset_import, folder)
+  local planned = graph.plan(model, folder)
   local used = uses(planned.nodes)
   local state = { graph = planned, where = {}, constants = {} }
   rawset(self, "_onnx", state)

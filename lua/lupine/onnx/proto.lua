@@ -258,6 +258,13 @@ function M.info(name, dtype, shape)
     elem_type = dtype and tensors.number(dtype) or nil, shape = dims } } }
 end
 
+--- The name of a domain: that of ONNX itself is "".
+---@param domain string?
+---@return string
+function M.domain(domain)
+  return domain == "ai.onnx" and "" or domain or ""
+end
+
 --- The version of each domain's operators that a model is written with; the domain
 --- of ONNX itself is "".
 --- error: ValueError for a domain that is there twice with two versions
@@ -266,7 +273,7 @@ end
 function M.opsets(imports)
   local out = {}
   for _, set in ipairs(imports) do
-    local domain = set.domain == "ai.onnx" and "" or set.domain or ""
+    local domain = M.domain(set.domain)
     local version = set.version or 1
     errors.check(not out[domain] or out[domain] == version, "ValueError",
       "opset_import: domain '%s' has the versions %s and %d", domain, tostring(out[domain]),

@@ -71,8 +71,8 @@ local function external(proto, folder, n)
       tostring(text))
   end
   local length = where.length and number("length") or n
-  errors.check(length == n, "ValueError", "tensor '%s': %d bytes, its shape [%s] has %d", proto.name,
-    length, table.concat(proto.dims, ", "), n)
+  errors.check(length == n, "ValueError", "tensor '%s': %d bytes, its shape [%s] has %d",
+    proto.name, length, table.concat(proto.dims, ", "), n)
   local ok, bytes = pcall(core.read_within, folder, where.location, number("offset"), n)
   if not ok and errors.Exception:is(bytes) then
     bytes.message = ("tensor '%s': %s"):format(proto.name, bytes.message)
