@@ -8,6 +8,7 @@ local operators = require("lupine.onnx.operators")
 local proto = require("lupine.onnx.proto")
 local schema = require("lupine.onnx.schema")
 local tensors = require("lupine.onnx.tensors")
+local uses = require("lupine.onnx.uses")
 
 local M = {}
 
@@ -79,6 +80,10 @@ function Node:value(i)
   if not t then
     return nil
   end
+  local given = self.scope:find_given(self.plan.inputs[i])
+  if given then
+    return given
+  end
   errors.check(self:knows(i), "ValueError",
     "input '%s' ('%s') must be a constant: the shape of a result depends on it",
     self.plan.operator.schema.inputs[i].name, self.plan.inputs[i])
@@ -134,6 +139,7 @@ local Scope = class.new("Scope")
 
 function Scope:init(around, options)
   self.around, self.values, self.known = around, {}, {}
+  self.given = {} -- values of initializers, where their shapes stand for them
   self.training = options.training
   self.observe = options.observe
 end
@@ -144,6 +150,10 @@ function Scope:find(name)
     return self.around:find(name)
   end
   return value
+end
+
+function Scope:find_given(name)
+  return self.given[name] or self.around and self.around:find_given(name)
 end
 
 function Scope:is_known(name)
@@ -255,8 +265,14 @@ local function plan_call(plan, f, context)
     most_outputs = #body.outputs })
 end
 
--- What is found out of a node once.
-local function plan_node(node, i, names, context)
+--- What is found out of a node once: its operator, attributes, bodies.
+--- error: ValueError for names, attributes or inputs that do not fit
+---@param node table NodeProto
+---@param i integer its number, from 1
+---@param names table Names that there are; its outputs are added
+---@param context table as of Graph:init
+---@return table plan
+function M.plan_node(node, i, names, context)
   local plan = { name = label(node, i), op = node.op_type, node = node, inputs = node.input,
     outputs = node.output, attr = {}, bodies = {} }
   for _, name in ipairs(node.input) do
@@ -294,8 +310,9 @@ end
 local DEEPEST = 32
 
 --- context: opsets (proto.opsets), folder (of external data, or nil), missing (a set
---- that gets what is not supported), functions (functions.index), planned (those that are,
---- by calls without attributes), running (those that are being planned), count ({copies} of nodes).
+--- that gets what is not supported), functions (functions.index), planned (those that
+--- are, by calls without attributes), running (those that are being planned), count
+--- ({copies} of nodes).
 ---@param graph table GraphProto
 ---@param context table
 ---@param around? table Names of the graph around
@@ -322,7 +339,7 @@ function Graph:init(graph, context, around)
     self.infos[name] = info
   end
   for i, node in ipairs(graph.node or {}) do
-    self.nodes[i] = plan_node(node, i, names, context)
+    self.nodes[i] = M.plan_node(node, i, names, context)
   end
   for i, info in ipairs(graph.output or {}) do
     errors.check(names:has(info.name), "ValueError",
@@ -330,6 +347,13 @@ function Graph:init(graph, context, around)
     self.outputs[i] = info.name
   end
   self.size = size_of(self.nodes)
+end
+
+--- What the values of an initializer are, by name: "parameter", "buffer" or "constant",
+--- which decides shapes; nil for one that nothing reads.
+---@return table<string, string>
+function Graph:uses()
+  return uses.of(self.nodes)
 end
 
 local function run_operator(n, plan, args)
@@ -446,6 +470,16 @@ function Graph:called(around, names)
   return results, known
 end
 
+--- What the nodes of a model are planned in.
+---@param model table ModelProto
+---@param folder? string of external data
+---@return table context
+function M.context(model, folder)
+  return { opsets = proto.opsets(model.opset_import), folder = folder, missing = {},
+    functions = functions.index(model.functions), planned = {}, running = {},
+    count = { copies = 0 } }
+end
+
 --- Plans a model's graph.
 --- errors: ValueError for a graph that is none, NotImplementedError that lists all
 --- operators that are not supported
@@ -453,9 +487,7 @@ end
 ---@param folder? string of external data
 ---@return lupine.onnx.Graph
 function M.plan(model, folder)
-  local context = { opsets = proto.opsets(model.opset_import), folder = folder, missing = {},
-    functions = functions.index(model.functions), planned = {}, running = {},
-    count = { copies = 0 } }
+  local context = M.context(model, folder)
   local planned = Graph(model.graph, context)
   local missing = {}
   for why in pairs(context.missing) do
@@ -466,6 +498,6 @@ function M.plan(model, folder)
   return planned
 end
 
-M.Scope = Scope
+M.Scope, M.Names = Scope, Names
 
 return M

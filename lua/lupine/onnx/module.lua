@@ -15,40 +15,6 @@ local proto = require("lupine.onnx.proto")
 ---@field output_names string[] its results
 local Module = nn.Module:extend("OnnxModule")
 
-local BUFFER_INPUTS = { BatchNormalization = { [4] = true, [5] = true } }
-
-local function use_of(plan, i)
-  local constants = plan.operator.constants
-  return constants and constants[i] and "constant"
-    or (BUFFER_INPUTS[plan.op] or {})[i] and "buffer" or "parameter"
-end
-
-local uses
-
-local function uses_of_call(body)
-  body.uses = body.uses or uses(body.nodes)
-  return body.uses
-end
-
--- How the values of an initializer are used: "parameter", "buffer" or "constant".
-function uses(nodes, into)
-  into = into or {}
-  for _, plan in ipairs(nodes) do
-    local within = plan.call and uses_of_call(plan.call)
-    for i, name in ipairs(plan.inputs) do
-      local kind = within and (within[plan.call.inputs[i]] or "constant")
-        or not within and use_of(plan, i)
-      if into[name] ~= "parameter" then
-        into[name] = kind == "constant" and into[name] or kind
-      end
-    end
-    for _, body in pairs(plan.bodies) do
-      uses(body.nodes, into)
-    end
-  end
-  return into
-end
-
 local function taken(at, name)
   return at._modules.values[name] or at._parameters.values[name] or at._buffers.values[name]
     or Module[name] ~= nil
@@ -87,7 +53,7 @@ end
 function Module:init(model, folder)
   nn.Module.init(self)
   local planned = graph.plan(model, folder)
-  local used = uses(planned.nodes)
+  local used = planned:uses()
   local state = { graph = planned, where = {}, constants = {} }
   rawset(self, "_onnx", state)
   self.input_names, self.output_names = planned.inputs, planned.outputs

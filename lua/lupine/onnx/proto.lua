@@ -265,6 +265,38 @@ function M.domain(domain)
   return domain == "ai.onnx" and "" or domain or ""
 end
 
+local function add_text(out, message, indent)
+  local keys = {}
+  for key in pairs(message) do
+    keys[#keys + 1] = key
+  end
+  table.sort(keys)
+  for _, key in ipairs(keys) do
+    local value = message[key]
+    local list = type(value) == "table" and (#value > 0 or next(value) == nil) and value
+      or { value }
+    for _, x in ipairs(list) do
+      if type(x) == "table" then
+        out[#out + 1] = ("%s%s {"):format(indent, key)
+        add_text(out, x, indent .. "  ")
+        out[#out + 1] = indent .. "}"
+      else
+        out[#out + 1] = ("%s%s: %s"):format(indent, key,
+          type(x) == "string" and ("%q"):format(x):gsub("\\\n", "\\n") or tostring(x))
+      end
+    end
+  end
+end
+
+--- A message as text, a field a line.
+---@param message table
+---@return string
+function M.text(message)
+  local out = {}
+  add_text(out, message, "")
+  return table.concat(out, "\n") .. "\n"
+end
+
 --- The version of each domain's operators that a model is written with; the domain
 --- of ONNX itself is "".
 --- error: ValueError for a domain that is there twice with two versions

@@ -78,7 +78,7 @@ local function border(mode, size, before, behind)
 end
 
 -- With a value that only a run of the program knows.
-local function pad_with(n, x, pads, value)
+local function pad_with(x, pads, value)
   local inside = core.untraced(function()
     return F.pad(torch.ones(x.shape), pads):gt(0)
   end)
@@ -133,7 +133,7 @@ local function pad(n, x, pads)
   if mode ~= "constant" then
     return pad_mirrored(n, x, mode, pads)
   elseif n.inputs[3] and not n:knows(3) then
-    return pad_with(n, x, pairs_of(pads), n.inputs[3])
+    return pad_with(x, pairs_of(pads), n.inputs[3])
   end
   local value = n.attr.value
   if n.inputs[3] then

@@ -82,7 +82,8 @@ local function trilu(n, x)
     return torch.arange(x:size(-1)) - torch.arange(x:size(-2)):unsqueeze(1)
   end)
   local k = n.inputs[2]:reshape({})
-  return torch.where(upper and offset:ge(k) or offset:le(k), x, torch.zeros({}, { dtype = x.dtype }))
+  local zero = torch.zeros({}, { dtype = x.dtype })
+  return torch.where(upper and offset:ge(k) or offset:le(k), x, zero)
 end
 
 -- ---- questions ----------------------------------------------------------------------
@@ -107,8 +108,8 @@ local function reshape(n, x, list)
   for i, d in ipairs(list) do
     new[i] = d
     if d == 0 and (n.attr.allowzero or 0) == 0 then
-      n:check(i <= x:dim(), "dimension %d of the new shape is 0, the input has %d dimensions", i - 1,
-        x:dim())
+      n:check(i <= x:dim(), "dimension %d of the new shape is 0, the input has %d dimensions",
+        i - 1, x:dim())
       new[i] = x:size(i - 1)
     end
   end

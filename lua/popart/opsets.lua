@@ -1,0 +1,226 @@
+--- The sets of operators that a Builder has: builder.aiOnnx, builder.aiOnnxOpset11,
+--- builder.aiGraphcore. Their methods are the operators of lupine.onnx's table, in
+--- lower case, with `logical_` before and, or, not, xor and if.
+---
+---     local y = builder.aiOnnx:conv({ x, w, b }, { pads = { 1, 1, 1, 1 } })
+---
+--- Parameters in order: args (ids; none for an operator without inputs), num_outputs
+--- where an operator may have several numbers of them, attributes (those that must be
+--- given first, each part by name), debugContext (a name). Returns one id, or a list
+--- where an operator may have more outputs than one.
+---
+--- Source: PopART, gen_operators.py (how the methods follow from ONNX's signatures)
+--- and builder.hpp (ai.graphcore).
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
+local core = require("lupine.core")
+local errors = require("popart.errors")
+local operators = require("lupine.onnx.operators")
+local proto = require("lupine.onnx.proto")
+local tensor_info = require("popart.tensor_info")
+local tensors = require("lupine.onnx.tensors")
+
+local M = {}
+
+--- The least and the greatest version of ONNX's operators that models are built with.
+M.OLDEST, M.DEFAULT, M.NEWEST = 6, 10, 17
+
+-- Parameters of ai.graphcore's methods that have another name than the attribute.
+local RENAMED = {
+  CtcBeamSearchDecoder = { beamWidth = "beam_width", topPaths = "top_paths" },
+}
+
+-- What a method's first attribute is, where it is not the first by name.
+local FIRST = { Constant = "value" }
+
+local KEYWORDS = { ["and"] = true, ["or"] = true, ["not"] = true, xor = true, ["if"] = true }
+
+local function method_name(op)
+  local name = op:lower()
+  return KEYWORDS[name] and "logical_" .. name or name
+end
+
+-- domain -> method -> operator's name
+local methods = {}
+
+local function operator_named(domain, method)
+  if not methods[domain] then
+    methods[domain] = {}
+    for _, op in ipairs(operators.names(domain)) do
+      methods[domain][method_name(op)] = op
+    end
+  end
+  return methods[domain][method]
+end
+
+-- Attributes as parameters: PopART's order, auto_pad (which its methods lack) last.
+local function attributes_in_order(domain, s)
+  local list = { table.unpack(s.attributes) }
+  if domain == "" then
+    local function rank(a)
+      return FIRST[s.name] == a.name and 0 or a.needed and 1 or a.name == "auto_pad" and 3 or 2
+    end
+    table.sort(list, function(a, b)
+      local x, y = rank(a), rank(b)
+      return x ~= y and x < y or x == y and a.name < b.name
+    end)
+  end
+  return list
+end
+
+-- A value as its attribute has it.
+local function converted(where, row, value)
+  if row.field == "g" then
+    errors.check(type(value) == "table" and value._graph, "TypeError",
+      "%s: %s: expected a Builder of createSubgraphBuilder, got %s", where, row.name,
+      check.describe(value))
+    return value:_graph()
+  elseif row.kind == "dtype" or row.name == "to" or row.name == "outDataType" then
+    return type(value) == "string" and row.field == "i"
+      and tensors.number(tensor_info.TensorInfo(value, {}):dataType()) or value
+  elseif row.field == "t" then
+    errors.check(core.is_tensor(value), "TypeError", "%s: %s: expected a tensor, got %s", where,
+      row.name, check.describe(value))
+    return value
+  elseif row.field == "i" then
+    if type(value) == "table" and math.type(value.value) == "integer" then -- an enumeration's
+      return value.value
+    end
+    return type(value) == "boolean" and (value and 1 or 0) or check.int(value, where .. ": "
+      .. row.name)
+  elseif row.field == "f" then
+    return check.number(value, where .. ": " .. row.name) + 0.0
+  elseif row.field == "s" then
+    return check.string(type(value) == "table" and value.name or value, where .. ": " .. row.name)
+  end
+  errors.check(type(value) == "table" and not getmetatable(value), "TypeError",
+    "%s: %s: expected a list, got %s", where, row.name, check.describe(value))
+  local out = {}
+  for i, x in ipairs(value) do
+    out[i] = row.field == "floats" and check.number(x, where .. ": " .. row.name) + 0.0
+      or row.field == "ints" and check.int(x, where .. ": " .. row.name) or x
+  end
+  return out
+end
+
+local CONTEXTS = { debugPrefix = true, name = true, debugName = true }
+
+--- The arguments of a call with older names of debugContext as that.
+---@param args table table.pack's
+---@return table args
+function M.with_context(args)
+  local last = args[args.n]
+  if check.is_keywords(last) then
+    local out = {}
+    for key, value in pairs(last) do
+      out[CONTEXTS[key] and "debugContext" or key] = value
+    end
+    args[args.n] = out
+  end
+  return args
+end
+
+local function parameters(domain, s)
+  local names, tables, attrs = {}, {}, attributes_in_order(domain, s)
+  if #s.inputs > 0 then
+    names[1], tables.args = "args", "list"
+  end
+  local counted = s.least_outputs ~= s.most_outputs
+  if counted then
+    names[#names + 1] = "num_outputs"
+  end
+  local first = #names
+  local theirs = {}
+  for ours, name in pairs(RENAMED[s.name] or {}) do
+    theirs[name] = ours
+  end
+  for i, row in ipairs(attrs) do
+    names[first + i] = theirs[row.name] or row.name
+    if row.field:find("s$") and row.field ~= "s" then
+      tables[names[first + i]] = "list"
+    end
+  end
+  names[#names + 1] = "debugContext"
+  return { names = names, tables = tables, attrs = attrs, first = first, counted = counted }
+end
+
+local function method(domain, version, op)
+  local row = operators.find(domain, op, version)
+  if not row then
+    return nil
+  end
+  local s = row.schema
+  local p = parameters(domain, s)
+  local where = method_name(op)
+  return function(opset, ...)
+    local values = check.arguments(where, p.names, p.tables,
+      table.unpack(M.with_context(table.pack(...)), 1, select("#", ...)))
+    local inputs = #s.inputs > 0 and values[1] or {}
+    errors.check(type(inputs) == "table" and not getmetatable(inputs), "TypeError",
+      "%s: args: expected a list of tensor ids, got %s", where, check.describe(inputs))
+    local outputs = p.counted and check.int(values[p.first], where .. ": num_outputs",
+      { nullable = true }) or s.least_outputs
+    local list = {}
+    for i, attribute in ipairs(p.attrs) do
+      local value = values[p.first + i]
+      if value ~= nil then
+        list[#list + 1] = proto.attribute(attribute.name, converted(where, attribute, value),
+          attribute.field)
+      end
+    end
+    local ids = opset._builder:_add(domain, version, op, inputs, list, outputs,
+      values[#p.names] or "")
+    return s.most_outputs == 1 and ids[1] or ids
+  end
+end
+
+---@class popart.Opset
+---@field version integer
+local Opset = class.new("Opset")
+
+-- domain, version -> method's name -> function
+local made = {}
+
+local function found(domain, version, name)
+  local key = domain .. version
+  made[key] = made[key] or {}
+  if made[key][name] == nil then
+    local op = operator_named(domain, name)
+    made[key][name] = op and method(domain, version, op) or false
+  end
+  return made[key][name]
+end
+
+function Opset.__index(self, name)
+  local own = Opset[name]
+  if own ~= nil or type(name) ~= "string" or name:find("^_") then
+    return own
+  end
+  local fn = found(rawget(self, "_domain"), rawget(self, "version"), name)
+  if fn then
+    return fn
+  end
+  local near = {}
+  operator_named(rawget(self, "_domain"), "")
+  for known in pairs(methods[rawget(self, "_domain")]) do
+    near[#near + 1] = known
+  end
+  errors.raise("AttributeError", "%s has no operator '%s'%s", tostring(self), name,
+    check.nearest(name, near))
+end
+
+function Opset.__tostring(self)
+  local domain = rawget(self, "_domain")
+  return ("%s opset %d"):format(domain == "" and "ai.onnx" or domain, rawget(self, "version"))
+end
+
+--- The operators of a domain and version, which add nodes to a builder.
+---@param builder popart.Builder
+---@param domain string "" is ONNX's
+---@param version integer
+---@return popart.Opset
+function M.new(builder, domain, version)
+  return setmetatable({ _builder = builder, _domain = domain, version = version }, Opset)
+end
+
+return M
