@@ -155,13 +155,14 @@ static LpVal measured(Update *u, const LpUpdateRule *r, int accum)
     }
     operands(u, r, accum, LP_NOVAL, in);
     g = lp_mul(b, g, u->scale);
-    if (u->err->code != LP_OK || r->clip == LP_CLIP_gradient)
+    if (u->err->code != LP_OK)
         return g;
-    if (r->clip != LP_CLIP_decayed)
+    if (r->clip == LP_CLIP_velocity || r->clip == LP_CLIP_gathered)
         return velocity(u, r, in, g);
-    LpVal param = lp_cast(b, in[0], LP_F32);
-    g = with(u, r, in, g, false, param, "weight_decay");
-    return with(u, r, in, g, true, g, "state_scale");
+    if (r->clip == LP_CLIP_decayed)
+        g = with(u, r, in, g, false, lp_cast(b, in[0], LP_F32), "weight_decay");
+    const LpVal *units = operand_of(r, "state_scale", in);
+    return units && !lp_is_imm(*units) ? lp_mul(b, g, *units) : g;
 }
 
 /* x += sum of squares of what the rule's norm is of */

@@ -1,0 +1,37 @@
+--- PopART's optimizers, as `popart` shows them, and how a session sees one:
+---
+---     local view = optimizers.view(optimizer, { { name = "w", tensor = w } }, initialisers)
+---     session.open(step, { optimizer = view, … })
+---     view:replace(other, session)   -- updateOptimizerFromHost
+---     optimizers.scalars(…)          -- what anchors of its tensors show
+local adam = require("popart.optimizers.adam")
+local adaptive = require("popart.optimizers.adaptive")
+local base = require("popart.optimizers.base")
+local clipping = require("popart.optimizers.clipping")
+local scalars = require("popart.optimizers.scalars")
+local sgd = require("popart.optimizers.sgd")
+local values = require("popart.optimizers.values")
+local View = require("popart.optimizers.view").View
+
+local M = {
+  Optimizer = base.Optimizer, WeightDecayMode = base.WeightDecayMode,
+  SGD = sgd.SGD, ConstSGD = sgd.ConstSGD,
+  SGDAccumulatorAndMomentum = sgd.SGDAccumulatorAndMomentum,
+  Adam = adam.Adam, AdamMode = adam.AdamMode,
+  Adaptive = adaptive.Adaptive, AdaptiveMode = adaptive.AdaptiveMode,
+  OptimizerValue = values.OptimizerValue, OptimizerValueMap = values.OptimizerValueMap,
+  ClipNormSettings = clipping.ClipNormSettings,
+  scalars = scalars.by_name,
+}
+
+--- A session's view of an optimizer.
+--- error: popart_exception for clip groups that the parameters do not fit
+---@param optimizer popart.Optimizer
+---@param parameters table[] {name =, tensor =} each
+---@param given? table<string, torch.Tensor> by name, among them states that go on
+---@return popart.optimizers.View
+function M.view(optimizer, parameters, given)
+  return View(optimizer, parameters, given)
+end
+
+return require("lupine.base.namespace").close(M, "popart.optimizers")

@@ -1,0 +1,78 @@
+--- Training steps whose gradients a spec chooses: popart's optimizers over a session,
+--- without a model file.
+local compiled = require("spec.support.compiled")
+local optimizers = require("popart.optimizers")
+local session = require("lupine.session")
+local torch = require("torch")
+
+local M = {}
+
+local Steps = {}
+Steps.__index = Steps
+
+-- A loss whose gradient with respect to each weight is the input of its number.
+local function trace(weights)
+  local declared, inputs = {}, {}
+  for i, w in ipairs(weights) do
+    declared[i] = { "parameter", w.name, w.tensor }
+    inputs[i] = torch.empty(w.tensor.shape, { dtype = w.tensor.dtype })
+  end
+  return compiled.step(function(...)
+    local sum
+    for i, w in ipairs(weights) do
+      local part = (w.tensor * select(i, ...)):float():sum()
+      sum = sum and sum + part or part
+    end
+    return torch.nn.functional.l1_loss(sum + 1e9, torch.tensor(0.0))
+  end, inputs, declared)
+end
+
+--- A session over `weights`, a list of {name, tensor}. how: accumulation, replicas, mean
+--- (false unless given), running, given (initialisers by name).
+---@param weights table[]
+---@param optimizer popart.Optimizer
+---@param how? table
+function M.open(weights, optimizer, how)
+  how = how or {}
+  local list, tensors = {}, {}
+  for i, w in ipairs(weights) do
+    list[i] = { name = w[1], tensor = w[2]:clone():requires_grad_(true) }
+    tensors[w[1]] = list[i].tensor
+  end
+  local step, losses = trace(list)
+  local view = optimizers.view(optimizer, list, how.given)
+  local s = session.open(step, { tensors = { parameter = tensors }, optimizer = view,
+    compile = { loss = losses[1], gradient_accumulation = how.accumulation, names = true,
+      replicas = how.replicas, mean = how.mean or false, running = how.running } })
+  return setmetatable({ weights = list, view = view, session = s }, Steps)
+end
+
+--- One update: for each weight the gradients of all its micro-batches, a tensor or a
+--- list of numbers, one micro-batch behind the other.
+function Steps:update(...)
+  local feed = {}
+  for i, w in ipairs(self.weights) do
+    local grad = select(i, ...)
+    feed[i] = (torch.is_tensor(grad) and grad or torch.tensor(grad)):to(w.tensor.dtype)
+  end
+  self.session:run(feed)
+  return self
+end
+
+--- A weight's present values.
+function Steps:weight(i)
+  return self.weights[i or 1].tensor:detach():clone()
+end
+
+--- A state's present values, by name.
+function Steps:state(name)
+  self.session:states_to_host()
+  return self.view.states[name]:clone()
+end
+
+function Steps:replace(optimizer)
+  self.view:replace(optimizer, self.session)
+  return self
+end
+
+return M
