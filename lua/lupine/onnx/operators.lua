@@ -57,14 +57,23 @@ function M.add(domain, family)
 end
 
 local FAMILIES = {
+  { "", "activation" },
+  { "", "arithmetic" },
   { "", "conv" },
   { "", "index" },
+  { "", "loss" },
   { "", "normalization" },
   { "", "parts" },
   { "", "pointwise" },
   { "", "pool" },
+  { "", "product" },
+  { "", "quantize" },
+  { "", "random" },
   { "", "recurrent" },
+  { "", "reduce" },
   { "", "shape" },
+  { "", "signal" },
+  { "ai.onnx.preview.training", "training" },
 }
 
 local function load_families()

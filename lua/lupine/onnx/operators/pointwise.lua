@@ -1,15 +1,75 @@
---- Operators of ONNX on each element.
+--- Operators of ONNX on each element of one tensor: arithmetic, exponentials,
+--- circular functions, tests, types.
 local torch = require("torch")
-local F = require("torch.nn.functional")
+local operands = require("lupine.onnx.operands")
+local tensors = require("lupine.onnx.tensors")
+
+-- Signatures of functions of floating point -> versions, function.
+local FLOATING = {
+  ["Acos(input) -> (output)"] = { { 7 }, torch.acos },
+  ["Acosh(input) -> (output)"] = { { 9 }, torch.acosh },
+  ["Asin(input) -> (output)"] = { { 7 }, torch.asin },
+  ["Asinh(input) -> (output)"] = { { 9 }, torch.asinh },
+  ["Atan(input) -> (output)"] = { { 7 }, torch.atan },
+  ["Atanh(input) -> (output)"] = { { 9 }, torch.atanh },
+  ["Ceil(X) -> (Y)"] = { { 6, 13 }, torch.ceil },
+  ["Cos(input) -> (output)"] = { { 7 }, torch.cos },
+  ["Cosh(input) -> (output)"] = { { 9 }, torch.cosh },
+  ["Exp(input) -> (output)"] = { { 6, 13 }, torch.exp },
+  ["Floor(X) -> (Y)"] = { { 6, 13 }, torch.floor },
+  ["Log(input) -> (output)"] = { { 6, 13 }, torch.log },
+  ["Reciprocal(X) -> (Y)"] = { { 6, 13 }, torch.reciprocal },
+  ["Round(X) -> (Y)"] = { { 11 }, torch.round },
+  ["Sin(input) -> (output)"] = { { 7 }, torch.sin },
+  ["Sinh(input) -> (output)"] = { { 9 }, torch.sinh },
+  ["Sqrt(X) -> (Y)"] = { { 6, 13 }, torch.sqrt },
+  ["Tan(input) -> (output)"] = { { 7 }, torch.tan },
+  ["Tanh(input) -> (output)"] = { { 6, 13 }, torch.tanh },
+}
+
+local function is_inf(n, x)
+  local positive = operands.flag(n, "detect_positive")
+  local negative = operands.flag(n, "detect_negative")
+  operands.floating(n, 1)
+  if positive and negative then
+    return torch.isinf(x)
+  end
+  return positive and torch.isposinf(x) or negative and torch.isneginf(x)
+    or torch.zeros_like(x, { dtype = torch.bool })
+end
 
 return function(op)
-  op("Add(A, B) -> (C)", { 7, 13, 14 }, function(_, a, b)
-    return a + b
+  for signature, row in pairs(FLOATING) do
+    op(signature, row[1], function(n)
+      return row[2](operands.floating(n, 1))
+    end)
+  end
+
+  op("Abs(X) -> (Y)", { 6, 13 }, function(_, x)
+    return torch.abs(x)
   end)
-  op("Relu(X) -> (Y)", { 6, 13, 14 }, function(_, x)
-    return torch.relu(x)
+  -- Of integers, too, as its function of floating point rounded to zero.
+  op("Erf(input) -> (output)", { 9, 13 }, function(_, x)
+    return torch.erf(x):to(x.dtype)
   end)
-  op("LeakyRelu(X; alpha: float = 0.01) -> (Y)", { 6, 16 }, function(n, x)
-    return F.leaky_relu(x, n.attr.alpha)
+  op("Neg(X) -> (Y)", { 6, 13 }, function(_, x)
+    return torch.neg(x)
+  end)
+  op("Sign(input) -> (output)", { 9, 13 }, function(_, x)
+    return torch.sign(x)
+  end)
+  op("Not(X) -> (Y)", 1, function(n)
+    return torch.logical_not(operands.bool(n, 1))
+  end)
+  op("IsInf(X; detect_negative: int = 1, detect_positive: int = 1) -> (Y)", 10, is_inf)
+  op("IsNaN(X) -> (Y)", { 9, 13 }, function(n)
+    return torch.isnan(operands.floating(n, 1))
+  end)
+
+  op("Cast(input; to: dtype!) -> (output)", { 6, 9, 13 }, function(n, x)
+    return x:to(tensors.dtype(n.attr.to))
+  end)
+  op("CastLike(input, target_type) -> (output)", 15, function(_, x, like)
+    return x:to(like.dtype)
   end)
 end
