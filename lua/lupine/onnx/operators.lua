@@ -71,6 +71,8 @@ local FAMILIES = {
   { "", "random" },
   { "", "recurrent" },
   { "", "reduce" },
+  { "", "resize" },
+  { "", "sampling" },
   { "", "shape" },
   { "", "signal" },
   { "ai.onnx.preview.training", "training" },
