@@ -163,6 +163,21 @@ function Scope:is_known(name)
   return self.known[name] == true
 end
 
+--- The types of all values by name, and the names, sorted.
+---@return table<string, {dtype: torch.dtype, shape: torch.Size}>
+---@return string[]
+function Scope:types()
+  local types, names = {}, {}
+  for name, t in pairs(self.values) do
+    if t then
+      types[name] = { dtype = t.dtype, shape = t.shape }
+      names[#names + 1] = name
+    end
+  end
+  table.sort(names)
+  return types, names
+end
+
 function Scope:set(name, value, known)
   self.values[name], self.known[name] = value, known
 end

@@ -116,7 +116,7 @@ function M.read(proto, folder)
       "tensor '%s': %d values, its shape [%s] has %d", name, values:numel(),
       table.concat(proto.dims, ", "), n)
   end
-  return values:reshape(proto.dims)
+  return values:resize_(proto.dims) -- no view: a trace has the tensor as it is
 end
 
 --- The TensorProto of a tensor.

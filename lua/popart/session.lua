@@ -1,0 +1,506 @@
+--- popart.InferenceSession and popart.TrainingSession: the program of a model, on a
+--- device, run with explicit streams.
+---
+---     local session = popart.TrainingSession({ fnModel = builder:getModelProto(),
+---       dataFlow = popart.DataFlow(1, { loss }), loss = loss, optimizer = popart.ConstSGD(0.1),
+---       deviceInfo = device })
+---     session:prepareDevice()
+---     session:weightsFromHost()
+---     session:run(popart.PyStepIO({ x = data }, session:initAnchorArrays()))
+---
+--- Making a session finds all that is wrong with the model; prepareDevice compiles it
+--- (lua/lupine/session.lua) and puts it on the device.
+---
+--- Source: PopART user guide 4; its Python API, Session.
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
+local dataflow = require("popart.dataflow")
+local device_info = require("popart.device_info")
+local errors = require("popart.errors")
+local logging = require("popart.logging")
+local lupine_session = require("lupine.session")
+local optimizers = require("popart.optimizers")
+local Patterns = require("popart.patterns").Patterns
+local placement = require("popart.placement")
+local session_options = require("popart.session_options")
+local settings = require("popart.session_settings")
+local stepio = require("popart.stepio")
+local tensor_info = require("popart.tensor_info")
+local torch = require("torch")
+local traced = require("popart.traced")
+local transfers = require("popart.transfers")
+
+-- ---- making one ------------------------------------------------------------------------
+
+---@class popart.Session
+---@field dataFlow popart.DataFlow
+---@field replicationFactor integer
+---@field accumulationFactor integer
+local Session = class.new("Session")
+
+local COMPUTED = {
+  dataFlow = function(s)
+    return s.flow
+  end,
+  replicationFactor = function(s)
+    return s.replicas
+  end,
+  accumulationFactor = function(s)
+    return s.accumulation
+  end,
+}
+
+function Session.__index(self, key)
+  local s = rawget(self, "_s")
+  if COMPUTED[key] and s then
+    return COMPUTED[key](s)
+  end
+  local value = getmetatable(self)[key]
+  errors.check(value ~= nil or type(key) ~= "string" or key:find("^_"), "AttributeError",
+    "%s has no attribute '%s'", getmetatable(self).__name, tostring(key))
+  return value
+end
+
+local KINDS = { dataFlow = dataflow.DataFlow, deviceInfo = device_info.DeviceInfo,
+  inputShapeInfo = tensor_info.InputShapeInfo, patterns = Patterns,
+  userOptions = session_options.SessionOptions, optimizer = optimizers.Optimizer }
+
+-- The arguments of a session by name.
+local function arguments(where, names, ...)
+  local values = check.arguments(where, names, {}, ...)
+  local out = {}
+  for i, name in ipairs(names) do
+    out[name] = values[i]
+  end
+  errors.check(out.deviceInfo ~= nil, "popart_exception",
+    "Must pass a valid deviceInfo to the %s constructor", where)
+  for name, cls in pairs(KINDS) do
+    local given = out[name]
+    if given ~= nil or name == "dataFlow" then
+      check.instance(given, where .. ": " .. name, cls, { shown = "popart." .. cls.__name })
+    end
+  end
+  errors.check(type(out.fnModel) == "string", "TypeError", "%s: fnModel: expected a file's path or "
+    .. "the bytes of a ModelProto, got %s", where, check.describe(out.fnModel))
+  out.userOptions = class.copy(out.userOptions or session_options.SessionOptions())
+  return out
+end
+
+-- The names that a program has and anchors may ask for, beside Gradient___X and others of
+-- PopART's own.
+local PREFIXES = { "Gradient___", "Accum___", "UpdatedVar___" }
+
+local function check_anchors(s, scope)
+  for _, id in ipairs(s.flow:anchors()) do
+    local base = id
+    for _, prefix in ipairs(PREFIXES) do
+      if id:sub(1, #prefix) == prefix then
+        base = id:sub(#prefix + 1)
+        errors.check(s.training, "popart_exception", "Anchor tensor `%s' not in Ir Tensors: "
+          .. "inference has no gradients", id)
+      end
+    end
+    errors.check(scope:find(base) ~= nil or s.training and settings.is_state(id),
+      "popart_exception", "Anchor tensor `%s' not in Ir Tensors%s", id,
+      check.nearest(base, s.traced.names))
+  end
+end
+
+-- Builds the program: what is wrong with the model is found here.
+local function build(s, given)
+  s.model = traced.Model(given.fnModel, given.inputShapeInfo)
+  local o = s.options
+  errors.check(s.device.numIpus % s.replicas == 0, "popart_exception", "For replicated graphs, the "
+    .. "number of IPUs must be divisible by the replication factor. The device has %d, the "
+    .. "factor is %d", s.device.numIpus, s.replicas)
+  s.groups = settings.groups(s.model, s.replicas)
+  s.where = placement.of(s.model, o, s.device.numIpus // s.replicas)
+  s.traced = traced.trace(s.model, { loss = given.loss, groups = s.groups, where = s.where })
+  check_anchors(s, s.traced.scope)
+end
+
+local function make(self, where, names, training, ...)
+  local given = arguments(where, names, ...)
+  local s = { name = given.name or where, training = training, options = given.userOptions,
+    flow = given.dataFlow, device = given.deviceInfo, loss = given.loss,
+    optimizer = given.optimizer, patterns = given.patterns }
+  rawset(self, "_s", s)
+  local o = s.options
+  errors.check(training or #s.flow:anchors() > 0, "popart_exception",
+    "User must specify an anchor tensor when doing inference.")
+  s.replicas = o.enableReplicatedGraphs and o.replicatedGraphCount or 1
+  s.accumulation = o.enableGradientAccumulation and o.accumulationFactor or 1
+  session_options.check(o, { training = training, num_ipus = s.device.numIpus })
+  s.batches = s.flow:batchesPerStep()
+  if training then
+    errors.check(type(given.loss) == "string", "TypeError",
+      "TrainingSession: loss: expected a tensor's id, got %s", check.describe(given.loss))
+    errors.check(given.optimizer ~= nil, "TypeError", "TrainingSession: optimizer is missing")
+  end
+  errors.guard("popart_exception", build, s, given)
+  logging.debug("session", "session '%s' was made: %d nodes", s.name, #s.model.graph.nodes)
+end
+
+-- ---- the device --------------------------------------------------------------------------
+
+local function prepared(self, what)
+  local s = rawget(self, "_s")
+  errors.check(s.session, "popart_runtime_error", "Devicex::prepare() must be called before "
+    .. "Devicex::%s(...) is called.", what)
+  return s
+end
+
+local function open(s)
+  local spec = settings.spec(s)
+  if s.training then
+    s.view = optimizers.view(s.optimizer, settings.trained(s), s.model.graph.initializers)
+    spec.optimizer = s.view
+  end
+  function spec.place()
+    if s.load then
+      return device_info.lend(s.device, nil, nil)
+    end
+    return nil
+  end
+  return lupine_session.open(s.traced.step, spec)
+end
+
+--- Compiles the program and puts it on the device.
+--- errors: OutOfMemoryException for a program that does not fit; popart_exception
+--- source: 004 popart.Session.prepareDevice
+---@param ... any loadEngine (boolean, true)
+function Session:prepareDevice(...)
+  local s = rawget(self, "_s")
+  local load = check.one("prepareDevice", "loadEngine", ...)
+  errors.check(not s.session, "popart_exception", "the session's device was prepared before")
+  local o = s.options
+  s.load = load ~= false and o.compileEngine and s.device.connectionType.name == "Always"
+    and s.device.type.name ~= "OfflineIpu"
+  local progress = o.compilationProgressLogger
+  if progress then
+    progress(0, o.compilationProgressTotal)
+  end
+  s.session = errors.guard("popart_exception", open, s)
+  if progress then
+    progress(o.compilationProgressTotal, o.compilationProgressTotal)
+  end
+  settings.annotate(s)
+  if s.load then
+    device_info.note(s.device, s.session)
+    s.session:enter_device(s.session.device)
+    s.loaded = true
+  end
+  s.random = s.session.exec:stats().draws
+end
+
+-- The program is on its device when it runs.
+local function load(s)
+  if s.loaded and s.session.attached then
+    return
+  end
+  errors.check(s.options.compileEngine, "popart_runtime_error",
+    "Trying to load an engine, but the session has no compiled engine. Did you forget to call "
+    .. "prepareDevice()?")
+  s.session:enter_device(device_info.lend(s.device, s.session, nil))
+  s.loaded = true
+end
+
+--- Puts a program that was prepared with loadEngine = false on its device.
+--- error: popart_runtime_error before prepareDevice, or for an offline device
+function Session:loadEngineAndConnectStreams()
+  local s = rawget(self, "_s")
+  errors.check(s.session, "popart_runtime_error", "no compiled engine: Did you forget to call "
+    .. "prepareDevice()?")
+  errors.guard("popart_runtime_error", load, s)
+end
+
+-- ---- weights -----------------------------------------------------------------------------
+
+--- Weights and the optimizer's state go to the device.
+--- source: 004 popart.Session.weightsFromHost
+function Session:weightsFromHost()
+  local s = prepared(self, "weightsFromHost")
+  errors.guard("popart_runtime_error", function()
+    load(s)
+    s.session:overwrite()
+    if s.training then
+      s.session:upload_states()
+    end
+  end)
+  s.has_weights = true
+end
+
+--- Weights come back from the device, to be read by readWeights.
+function Session:weightsToHost()
+  local s = prepared(self, "weightsToHost")
+  errors.guard("popart_runtime_error", s.session.download, s.session)
+end
+
+local function each_weight(s, io, fn)
+  for _, name in ipairs(s.model.order) do
+    if io:contains(name) then
+      fn(name, s.model.variables[name])
+    end
+  end
+end
+
+--- What weightsToHost brought -> the arrays of those that the argument has.
+---@param weightsIo popart.PyWeightsIO
+function Session:readWeights(weightsIo)
+  local s = prepared(self, "readWeights")
+  errors.guard("popart_runtime_error", each_weight, s, weightsIo, function(name, t)
+    settings.set_host(weightsIo:weight(name), t)
+  end)
+end
+
+local function check_variable(s, what)
+  errors.check(s.training or not s.options.constantWeights, "popart_exception", "Cannot call %s "
+    .. "when constantWeights is set. Set `constantWeights` to False in the `SessionOptions` "
+    .. "object passed to the session", what)
+end
+
+--- The arrays that the argument has -> weights of the host; weightsFromHost brings them
+--- to the device.
+---@param weightsIo popart.PyWeightsIO
+function Session:writeWeights(weightsIo)
+  local s = prepared(self, "writeWeights")
+  check_variable(s, "writeWeights")
+  errors.guard("popart_runtime_error", each_weight, s, weightsIo, function(name, t)
+    settings.set_host(t, weightsIo:weight(name))
+  end)
+end
+
+--- The weights of a model take the place of the host's; weightsFromHost must follow.
+--- error: popart_runtime_error for weights that do not fit
+--- source: 004 popart.Session.resetHostWeights
+---@param ... any model (path or bytes), ignoreWeightsInModelWithoutCorrespondingHostWeight
+function Session:resetHostWeights(...)
+  local s = rawget(self, "_s")
+  local v = check.arguments("resetHostWeights", { "modelProtoOrFilename",
+    "ignoreWeightsInModelWithoutCorrespondingHostWeight" }, nil, ...)
+  check_variable(s, "resetHostWeights")
+  local model = errors.guard("popart_exception", traced.initializers, v[1])
+  for name in pairs(model) do
+    errors.check(v[2] or s.model.variables[name] or s.model.constants[name]
+      or settings.is_state(name), "popart_runtime_error",
+      "resetWeights, no tensor '%s' in tensors", name)
+  end
+  for name, t in pairs(s.model.variables) do
+    local new = model[name]
+    if new then
+      errors.check(new.dtype == t.dtype and tostring(new.shape) == tostring(t.shape),
+        "popart_runtime_error", "Trying to reset weights using non matching tensor info for "
+        .. "tensor %s. Previous %s %s, new %s %s.", name, tostring(t.dtype), tostring(t.shape),
+        tostring(new.dtype), tostring(new.shape))
+      settings.set_host(t, new)
+    end
+  end
+  s.has_weights = false
+end
+
+--- Writes the model with the weights as they are, and the optimizer's state.
+--- errors: OSError; popart_runtime_error before prepareDevice
+--- source: 004 popart.Session.modelToHost
+---@param filename string
+function Session:modelToHost(filename)
+  local s = prepared(self, "weightsToHost")
+  check.string(filename, "modelToHost: filename")
+  errors.guard("popart_runtime_error", function()
+    s.session:settle()
+    settings.write_model(s, filename)
+  end)
+end
+
+--- The optimizer's present values, or another optimizer's, go to the device.
+--- error: optimizer_replacement_error for one that the program was not compiled for
+--- source: 004 popart.TrainingSession.updateOptimizerFromHost
+---@param optimizer popart.Optimizer
+function Session:updateOptimizerFromHost(optimizer)
+  local s = rawget(self, "_s")
+  errors.check(s.training, "popart_exception",
+    "updateOptimizerFromHost is not available for an inference session")
+  check.instance(optimizer, "updateOptimizerFromHost: optimizer", optimizers.Optimizer,
+    { shown = "popart.Optimizer" })
+  if not s.session then
+    s.optimizer = optimizer
+    return
+  end
+  s.view:replace(optimizer, s.session)
+  s.optimizer = optimizer
+end
+
+-- ---- running -----------------------------------------------------------------------------
+
+--- Tensors for all anchors of a run, by name.
+--- source: 004 popart.Session.initAnchorArrays
+---@return table<string, torch.Tensor>
+function Session:initAnchorArrays()
+  local s = rawget(self, "_s")
+  local out = {}
+  for _, id in ipairs(s.flow:anchors()) do
+    local info = self:getInfo(id)
+    out[id] = torch.zeros(dataflow.shape(s.flow:art(id), settings.counts(s), info:shape()),
+      { dtype = info:dataType() })
+  end
+  return out
+end
+
+--- The type and shape of a tensor of the program, of one micro-batch.
+--- error: popart_exception for one that is not there
+---@param id string
+---@return popart.TensorInfo
+function Session:getInfo(id)
+  local s = rawget(self, "_s")
+  return errors.check(settings.info(s, id), "popart_exception", "no tensor '%s' in the program%s",
+    tostring(id), check.nearest(id, s.traced.names))
+end
+
+---@param id string
+---@return boolean
+function Session:hasInfo(id)
+  return settings.info(rawget(self, "_s"), id) ~= nil
+end
+
+---@return string[] ids, sorted
+function Session:getAllTensorIds()
+  return rawget(self, "_s").traced.s.traced.names
+end
+
+local function run(s, io)
+  load(s)
+  local program, streams = settings.program(s), s.options.syntheticDataMode.name == "Off"
+  if not s.has_run then
+    transfers.check_sizes(io, program)
+  end
+  local inputs = streams and settings.feed(s, transfers.inputs(io, program.inputs))
+    or settings.synthetic(s)
+  local _, _, anchors = s.session:run(inputs)
+  if streams then
+    transfers.outputs(io, settings.returned(s, anchors))
+  end
+end
+
+--- One step: batchesPerStep batches of the argument's inputs, anchors to its outputs.
+--- errors: popart_runtime_error before prepareDevice, or weightsFromHost in training; for
+--- data of other sizes or types; what the device raises
+--- source: 004 popart.Session.run
+---@param ... any stepio (popart.PyStepIO or PyStepIOCallback), debugName (string?)
+function Session:run(...)
+  local v = check.arguments("run", { "stepio", "debugName" }, nil, ...)
+  local s = prepared(self, "run")
+  errors.check(s.device.connectionType.name ~= "Never", "popart_runtime_error",
+    "Offline IPU device is not configured for execution")
+  errors.check(not s.training or s.has_weights or #s.model.order == 0, "popart_runtime_error",
+    "Must call weightsFromHost before run as the model has initializers and the session has been "
+    .. "created in training mode")
+  check.instance(v[1], "run: stepio", stepio.IStepIO, { shown = "popart.PyStepIO" })
+  errors.guard("popart_runtime_error", run, s, v[1])
+  s.has_run = true
+end
+
+-- ---- random numbers ----------------------------------------------------------------------
+
+--- The random numbers of the runs that follow begin anew.
+--- error: popart_runtime_error before prepareDevice
+---@param seed integer
+function Session:setRandomSeed(seed)
+  local s = prepared(self, "setRandomSeed")
+  check.int(seed, "setRandomSeed: seedValue", { min = 0 })
+  if not s.random then
+    logging.warn("session", "Trying to set the random seed, but this session has no random "
+      .. "behaviour. Doing nothing.")
+    return
+  end
+  s.session:random_state(seed, 0)
+  s.seed = seed
+end
+
+---@return integer 0 for a program that draws nothing
+function Session:getRandomSeed()
+  local s = prepared(self, "getRandomSeed")
+  return s.random and (s.session:random_state()) or 0
+end
+
+-- ---- what the simulated system says ----------------------------------------------------------
+
+local function reported(self)
+  local s = rawget(self, "_s")
+  errors.check(s.session and s.options.compileEngine, "popart_exception",
+    "Session must have been prepared before a report can be fetched")
+  errors.check(device_info.can_profile(s.device), "poplar_exception",
+    "Profiling is disabled for current device type.")
+  return s
+end
+
+--- What the simulated system says, as text.
+--- error: popart_exception before prepareDevice; poplar_exception for a CPU device
+--- source: 004 popart.Session.getSummaryReport
+---@param resetProfile? boolean
+---@return string
+function Session:getSummaryReport(resetProfile)
+  local s = reported(self)
+  local text = s.session.report:summary()
+  if not settings.profiles(s) then
+    text = text .. "\nExecution profiling not enabled\n"
+  end
+  if resetProfile ~= false then
+    s.has_run = false
+  end
+  return text
+end
+
+--- The report of the simulated system.
+--- source: 004 popart.Session.getReport
+---@return lupine.Report
+function Session:getReport()
+  return reported(self).session.report
+end
+
+--- The program's plan as JSON.
+---@return string
+function Session:getSerializedGraph()
+  return reported(self).session.report:json()
+end
+
+--- Cycles of the last run, as the simulated system counts them.
+--- error: popart_runtime_error before a run or without
+--- SessionOptions.instrumentWithHardwareCycleCounter
+---@param id? string
+---@return integer
+function Session:getCycleCount(id)
+  local s = rawget(self, "_s")
+  errors.check(s.options.instrumentWithHardwareCycleCounter, "popart_runtime_error",
+    "SessionOption 'instrumentWithHardwareCycleCounter' must be set to True in order to measure "
+    .. "cycle count.")
+  errors.check(s.has_run, "popart_runtime_error", "Must call run before getCycleCount.")
+  errors.check(id == nil or id == "", "popart_runtime_error", "cycle count id '%s': set "
+    .. "SessionOptions.hardwareInstrumentations correctly.", tostring(id))
+  return s.session.report.cycles
+end
+
+-- ---- the two kinds -------------------------------------------------------------------------
+
+--- A session that runs the graph as it is; one with losses gives their values.
+--- error: popart_exception
+--- source: 004 popart.InferenceSession
+---@class popart.InferenceSession: popart.Session
+local InferenceSession = Session:extend("InferenceSession")
+
+function InferenceSession:init(...)
+  make(self, "InferenceSession", { "fnModel", "dataFlow", "deviceInfo", "inputShapeInfo",
+    "patterns", "userOptions", "name" }, false, ...)
+end
+
+--- A session that trains the initialised tensors with an optimizer.
+--- error: popart_exception
+--- source: 004 popart.TrainingSession
+---@class popart.TrainingSession: popart.Session
+local TrainingSession = Session:extend("TrainingSession")
+
+function TrainingSession:init(...)
+  make(self, "TrainingSession", { "fnModel", "dataFlow", "loss", "optimizer", "deviceInfo",
+    "inputShapeInfo", "patterns", "userOptions", "name" }, true, ...)
+end
+
+return { Session = Session, InferenceSession = InferenceSession,
+  TrainingSession = TrainingSession }

@@ -1,0 +1,387 @@
+--- What a session of lupine is told of a popart session, `s`: its options, the model's
+--- tensors, streams, and what its options do not change. `s` has options
+--- (popart.SessionOptions), model (popart.traced Model), traced, flow (popart.DataFlow),
+--- device (popart.DeviceInfo), where (popart.placement), groups, batches, accumulation,
+--- replicas, training, and session (lupine.Session) once it is prepared.
+local dataflow = require("popart.dataflow")
+local device_info = require("popart.device_info")
+local engine_options = require("lupine.engine_options")
+local enums = require("popart.enums")
+local proto = require("lupine.onnx.proto")
+local session_options = require("popart.session_options")
+local tables = require("lupine.base.tables")
+local tensor_info = require("popart.tensor_info")
+local tensors = require("lupine.onnx.tensors")
+local torch = require("torch")
+local variable_settings = require("popart.variable_settings")
+
+local M = {}
+
+-- ---- variables -----------------------------------------------------------------------------
+
+-- The settings of a variable, from the model's metadata; nil: all replicas share it.
+local function settings_of(metadata, name)
+  local function number(key)
+    local text = (metadata[key] or {})[name]
+    return text and math.tointeger(tonumber(text))
+  end
+  local mode = number("__variable_settings")
+  mode = mode and enums.VariableRetrievalMode(mode)
+  local kind, size = number("__comm_group_type"), number("__comm_group_size")
+  if kind then
+    return variable_settings.VariableSettings(
+      variable_settings.CommGroup(enums.CommGroupType(kind), size), mode)
+  elseif number("__stride") then
+    return variable_settings.VariableSettings(number("__stride"), number("__group_size"), mode)
+  end
+  return nil
+end
+
+--- The groups of replicas that share variables, as lupine's traces have them.
+--- error: popart_exception for an outer dimension that is not the number of groups
+---@param model popart.Model
+---@param replicas integer
+---@return table<string, {settings: popart.VariableSettings, group: table}> by variable
+function M.groups(model, replicas)
+  local out = {}
+  for _, name in ipairs(model.order) do
+    local settings = settings_of(model.metadata, name)
+    local count = settings and settings:getGroupCount(replicas) or 1
+    if count > 1 then
+      settings:shapeOnReplica(model.variables[name].shape, replicas, name)
+      local grouping = settings:getReplicaGrouping(replicas)
+      local kind = grouping.groupSize == 1 and "none" or grouping.stride == 1 and "consecutive"
+        or "orthogonal"
+      out[name] = { settings = settings, kind, grouping.groupSize,
+        settings:getRetrievalMode().name == "AllReplicas" }
+    end
+  end
+  return out
+end
+
+--- What the optimizer updates.
+---@param s table
+---@return {name: string, tensor: torch.Tensor}[]
+function M.trained(s)
+  local list = {}
+  for _, name in ipairs(s.model.order) do
+    if s.model.role[name] == "parameter" then
+      list[#list + 1] = { name = name, tensor = s.model.variables[name] }
+    end
+  end
+  return list
+end
+
+local STATES = { "Accl___", "Accl1___", "Accl2___", "Accl3___", "Accum___", "Step___" }
+
+--- Whether a name is that of an optimizer's state.
+---@param name string
+---@return boolean
+function M.is_state(name)
+  for _, prefix in ipairs(STATES) do
+    if name:sub(1, #prefix) == prefix then
+      return true
+    end
+  end
+  return false
+end
+
+--- A weight of the host gets new values.
+---@param t torch.Tensor
+---@param values torch.Tensor
+function M.set_host(t, values)
+  torch.no_grad(function()
+    t:copy_(values:reshape(t.shape))
+  end)
+end
+
+-- ---- what is compiled -------------------------------------------------------------------------
+
+local TILE_SETS = { Compute = false, IO = true }
+
+-- A location's settings as the simulated system has them.
+local function location_of(given)
+  local at = given.location
+  return { on_chip = at.storage.name == "OnChip",
+    sharded = at.replicatedTensorSharding.name == "On",
+    io_load = TILE_SETS[at.loadTileSet.name], io_store = TILE_SETS[at.storageTileSet.name],
+    min_off_chip = given.minElementsForOffChip,
+    min_sharded = given.minElementsForReplicatedTensorSharding }
+end
+
+-- The options of the simulated system.
+local function system(s)
+  local o, out = s.options, device_info.system(s.device)
+  local slices = 1
+  out.strategy = s.where.strategy
+  out.recompute = session_options.recomputation({ autoRecomputation = o.autoRecomputation.name })
+  out.io_tiles = o.numIOTiles
+  out.partials = o.partialsTypeMatMuls == "half" and "half" or "float"
+  out.activation = location_of(o.activationTensorLocationSettings)
+  out.weight = location_of(o.weightTensorLocationSettings)
+  out.optimizer = location_of(o.optimizerStateTensorLocationSettings)
+  out.accumulator = location_of(o.accumulatorTensorLocationSettings)
+  for _, id in ipairs(s.flow:anchors()) do
+    slices = math.max(slices, dataflow.fetches(s.flow:art(id), s.batches, s.accumulation))
+  end
+  out.output_slices = slices == s.batches * s.accumulation and 0 or slices
+  out.synthetic_data = o.syntheticDataMode.name ~= "Off"
+  if engine_options.is_on(engine_options.effective(o.engineOptions, "engineOptions"),
+    "debug.allowOutOfMemory") then
+    out.allow_out_of_memory = true
+  end
+  return out
+end
+
+--- Whether an anchor is fetched after each micro-batch, of which the session then takes
+--- some: the device counts periods in batches, PopART in micro-batches.
+---@param s table
+---@param id string
+---@return boolean
+local function counts_micro_batches(s, id)
+  return s.flow:art(id):id().name == "EveryN" and s.accumulation > 1
+end
+
+--- What lupine.session.open takes, but the optimizer and the place.
+---@param s table
+---@return table spec
+function M.spec(s)
+  local o, anchors = s.options, {}
+  for i, id in ipairs(s.flow:anchors()) do
+    local mode = dataflow.mode(s.flow:art(id))
+    anchors[i] = { name = id, mode = counts_micro_batches(s, id) and "all" or mode.mode,
+      period = counts_micro_batches(s, id) and 1 or mode.period }
+  end
+  local parameter, buffer = {}, {}
+  for _, name in ipairs(s.model.order) do
+    local role = s.model.role[name] == "buffer" and buffer or parameter
+    role[name] = s.model.variables[name]
+  end
+  return {
+    compile = { device_iterations = s.batches, gradient_accumulation = s.accumulation,
+      replicas = s.replicas, loss = s.traced.loss,
+      mean = o.accumulationAndReplicationReductionType.name == "Mean",
+      running = s.training
+        and o.meanAccumulationAndReplicationReductionStrategy.name == "Running" or nil,
+      numerics = { stochastic = o.enableStochasticRounding }, names = false },
+    tensors = { parameter = parameter, buffer = buffer }, anchors = anchors,
+    system = system(s), seed = 0,
+  }
+end
+
+-- ---- streams -----------------------------------------------------------------------------------
+
+--- Batches of a run, their micro-batches, replicas.
+---@param s table
+---@return {batches: integer, accumulation: integer, replicas: integer}
+function M.counts(s)
+  return { batches = s.batches, accumulation = s.accumulation, replicas = s.replicas }
+end
+
+local function broadcast(s, id)
+  local text = (s.model.metadata.__replicated_stream_mode or {})[id]
+  return text == tostring(enums.ReplicatedStreamMode.Broadcast.value)
+end
+
+-- Inputs, as popart.transfers describes them, that the program reads.
+local function inputs_of(s)
+  local list, read = {}, {}
+  for _, v in ipairs(s.session.streams.inputs) do
+    read[v.name] = v
+  end
+  for _, input in ipairs(s.model.inputs) do
+    local v = read[input.id]
+    if v then
+      list[#list + 1] = { id = input.id, dtype = v.dtype, shape = input.shape,
+        steps = s.batches * s.accumulation, replicas = s.replicas,
+        broadcast = broadcast(s, input.id), place = #list + 1 }
+    end
+  end
+  return list
+end
+
+local function outputs_of(s)
+  local list = {}
+  for i, id in ipairs(s.flow:anchors()) do
+    local art, info = s.flow:art(id), M.info(s, id)
+    list[i] = { id = id, dtype = info:dataType(), shape = info:shape(), art = art,
+      steps = dataflow.fetches(art, s.batches, s.accumulation), replicas = s.replicas }
+  end
+  return list
+end
+
+--- Descriptions of all streams of a run, found once.
+---@param s table
+---@return table program popart.transfers.check_sizes
+function M.program(s)
+  if not s.program then
+    local p = M.counts(s)
+    p.inputs, p.outputs = inputs_of(s), outputs_of(s)
+    p.model_inputs, p.tensors = tables.set(s.model.graph.inputs), tables.set(s.traced.names)
+    s.program = p
+  end
+  return s.program
+end
+
+-- One value's elements behind each other, as the program takes them.
+local function rows(d, values)
+  local rest = { table.unpack(d.shape, 2) }
+  return values:reshape({ d.steps * d.replicas * (d.shape[1] or 1), table.unpack(rest) })
+end
+
+--- What a run reads, in the order of the session's inputs.
+---@param s table
+---@param values torch.Tensor[] popart.transfers.inputs'
+---@return torch.Tensor[]
+function M.feed(s, values)
+  local by_id, out = {}, {}
+  for i, d in ipairs(M.program(s).inputs) do
+    by_id[d.id] = rows(d, values[i])
+  end
+  for i, v in ipairs(s.session.streams.inputs) do
+    out[i] = by_id[v.name]
+  end
+  return out
+end
+
+--- What a run returned -> descriptions with their values.
+---@param s table
+---@param anchors torch.Tensor[]
+---@return table[] descriptions
+function M.returned(s, anchors)
+  local list = M.program(s).outputs
+  for i, d in ipairs(list) do
+    local value = anchors[i]
+    if counts_micro_batches(s, d.id) then
+      local period, all = d.art:rp(), s.batches * s.accumulation
+      value = value:reshape({ all // period, period, -1 }):select(1, period - 1)
+    end
+    if value.dtype ~= d.dtype then
+      value = value:to(d.dtype)
+    end
+    d.value = value:contiguous()
+  end
+  return list
+end
+
+local function random_of(dtype, shape, mode, generator)
+  if mode == "Zeros" then
+    return torch.zeros(shape, { dtype = dtype })
+  elseif dtype.is_floating_point then
+    local draw = mode == "RandomNormal" and torch.randn or torch.rand
+    return draw(shape, { generator = generator }):to(dtype)
+  end
+  return torch.zeros(shape, { dtype = dtype })
+end
+
+--- What a run reads where nothing comes from the host (SessionOptions.syntheticDataMode).
+---@param s table
+---@return torch.Tensor[]
+function M.synthetic(s)
+  if not s.made_up then
+    local generator = torch.Generator()
+    generator:manual_seed(s.seed or 0)
+    local values = {}
+    for i, d in ipairs(M.program(s).inputs) do
+      values[i] = random_of(d.dtype, { d.steps * d.replicas, table.unpack(d.shape) },
+        s.options.syntheticDataMode.name, generator)
+    end
+    s.made_up = M.feed(s, values)
+  end
+  return s.made_up
+end
+
+-- ---- tensors of the program -------------------------------------------------------------------
+
+local PREFIXES = { "Gradient___", "Accum___", "UpdatedVar___", "input/" }
+
+local function base_of(id)
+  for _, prefix in ipairs(PREFIXES) do
+    if id:sub(1, #prefix) == prefix then
+      return id:sub(#prefix + 1)
+    end
+  end
+  return id
+end
+
+--- The type and shape of a tensor of one micro-batch; nil: there is none.
+---@param s table
+---@param id string
+---@return popart.TensorInfo?
+function M.info(s, id)
+  local type = s.traced.types[id] or s.traced.types[base_of(id)]
+  if type then
+    return tensor_info.TensorInfo(type.dtype, type.shape)
+  end
+  for _, state in ipairs(s.session and s.session.states or {}) do
+    if ("%s___%s"):format(state.name, state.rule.param) == id then
+      return tensor_info.TensorInfo(state.tensor.dtype, state.tensor.shape)
+    end
+  end
+  return nil
+end
+
+-- ---- writing a model ----------------------------------------------------------------------------
+
+-- The states of the optimizer, by PopART's names.
+local function states_of(s)
+  local out = {}
+  if s.options.disableOptimizerStateTensorStreams then
+    return out
+  end
+  for _, state in ipairs(s.training and s.session.states or {}) do
+    out[("%s___%s"):format(state.name, state.rule.param)] = state.tensor
+  end
+  return out
+end
+
+--- The model's file with the weights and states that the host has now.
+---@param s table
+---@param filename string
+function M.write_model(s, filename)
+  local old, model, graph = s.model.proto, {}, {}
+  for key, value in pairs(old) do
+    model[key] = value
+  end
+  for key, value in pairs(old.graph) do
+    graph[key] = value
+  end
+  model.graph, graph.initializer = graph, {}
+  local states = states_of(s)
+  for _, t in ipairs(old.graph.initializer) do
+    local now = s.model.variables[t.name] or states[t.name]
+    states[t.name] = nil
+    table.insert(graph.initializer, now and tensors.write(t.name, now) or t)
+  end
+  graph.input = { table.unpack(old.graph.input) }
+  for _, name in ipairs(tables.keys(states)) do
+    table.insert(graph.initializer, tensors.write(name, states[name]))
+    table.insert(graph.input, proto.info(name, states[name].dtype, states[name].shape))
+  end
+  proto.write(model, filename)
+end
+
+-- ---- the report ---------------------------------------------------------------------------------
+
+--- Whether the session's options ask for a profile of its runs.
+---@param s table
+---@return boolean
+function M.profiles(s)
+  return engine_options.is_on(engine_options.effective(s.options.engineOptions, "engineOptions"),
+    "autoReport.all")
+end
+
+--- Notes in the report what the options do not change.
+---@param s table
+function M.annotate(s)
+  local out = {}
+  session_options.note(s.options, { training = s.training, label = "SessionOptions.%s",
+    partials = s.options.partialsTypeMatMuls == "half" and "half" or "float",
+    engine = engine_options.effective(s.options.engineOptions, "engineOptions") },
+    function(name, why)
+      out[#out + 1] = ("%s: %s"):format(name, why)
+    end)
+  s.session.report.no_effect = out
+end
+
+return M

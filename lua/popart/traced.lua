@@ -1,0 +1,202 @@
+--- The program of a session's model: its graph runs once on stand-ins for inputs and
+--- variables, each node in the place that its attributes say.
+local class = require("lupine.base.class")
+local core = require("lupine.core")
+local errors = require("popart.errors")
+local graph = require("lupine.onnx.graph")
+local node_attributes = require("popart.node_attributes")
+local proto = require("lupine.onnx.proto")
+local tensors = require("lupine.onnx.tensors")
+local torch = require("torch")
+
+local NAMES = node_attributes.NAMES
+
+local M = {}
+
+-- ---- the model ---------------------------------------------------------------------------
+
+--- What a session is made of: the ModelProto, its graph, its tensors.
+---@class popart.Model
+---@field proto table ModelProto
+---@field folder string?
+---@field graph lupine.onnx.Graph
+---@field inputs {id: string, dtype: torch.dtype, shape: integer[]}[]
+---@field variables table<string, torch.Tensor> initializers that are weights, by name
+---@field order string[] their names
+---@field constants table<string, torch.Tensor> the others
+local Model = class.new("Model")
+M.Model = Model
+
+local function read(given)
+  if type(given) == "table" then
+    return given, nil
+  elseif proto.is_path(given) then
+    local ok, model = pcall(proto.read, given)
+    errors.check(ok, "popart_exception", "Failed to load a ModelProto from the file %s: %s. Check "
+      .. "that it is a valid onnx model.", given, not ok and model.message)
+    return model, given:match("^(.*)/[^/]*$") or "."
+  end
+  local ok, model = pcall(proto.decode, given)
+  errors.check(ok, "popart_exception", "Failed to load a ModelProto from the string %s: %s. "
+    .. "Check that it is either an existing file or is a valid onnx ModelProto string.",
+    ("%q"):format(given:sub(1, 40)), not ok and model.message)
+  return model, nil
+end
+
+--- The initializers of a model, a file's or its bytes'.
+--- error: popart_exception for what is no model
+---@param given string|table
+---@return table<string, torch.Tensor>
+function M.initializers(given)
+  local model, folder = read(given)
+  local out = {}
+  for _, t in ipairs(model.graph.initializer) do
+    out[t.name or ""] = tensors.read(t, folder)
+  end
+  return out
+end
+
+-- The type of an input, from the model or else from what the user has said.
+local function input_type(info, id, shapes)
+  local dtype, shape = proto.type_of(info)
+  local whole = dtype ~= nil and shape ~= nil
+  for _, size in ipairs(shape or {}) do
+    whole = whole and math.type(size) == "integer"
+  end
+  if whole then
+    return dtype, shape
+  end
+  errors.check(shapes and shapes:has(id), "popart_exception",
+    "Could not find tensor %s in InputShapeInfo, but it is an input of the model whose type or "
+    .. "shape the model does not say", id)
+  local given = shapes:get(id)
+  return given:dataType(), given:shape()
+end
+
+---@param given string|table a file, the bytes of a ModelProto, or its table
+---@param shapes popart.InputShapeInfo?
+function Model:init(given, shapes)
+  self.proto, self.folder = read(given)
+  self.graph = graph.plan(self.proto, self.folder)
+  self.metadata = node_attributes.metadata(self.proto.metadata_props)
+  self.inputs, self.variables, self.order, self.constants = {}, {}, {}, {}
+  for i, id in ipairs(self.graph.inputs) do
+    local dtype, shape = input_type(self.graph.infos[id], id, shapes)
+    self.inputs[i] = { id = id, dtype = dtype, shape = shape }
+  end
+  local used = self.graph:uses()
+  for _, name in ipairs(self.graph.order) do
+    local t = self.graph.initializers[name]
+    if t:is_floating_point() and used[name] ~= "constant" then
+      self.variables[name] = t
+      self.order[#self.order + 1] = name
+    else
+      self.constants[name] = t
+    end
+  end
+  self.role = used
+end
+
+-- ---- tracing -----------------------------------------------------------------------------
+
+local function number_of(node, name)
+  local found = proto.find(node, name)
+  return found and found.i
+end
+
+-- Tells the trace where a node is; the greatest numbers used, for the strategy.
+local function placer(trace, where)
+  return function(node)
+    local ipu = where.graphs and number_of(node, NAMES.virtualGraph) or nil
+    local stage = where.stages and number_of(node, NAMES.pipelineStage) or nil
+    local phase = where.phases and number_of(node, NAMES.executionPhase) or nil
+    where.check(node, ipu, stage, phase)
+    if where.stages and stage == nil then
+      stage = ipu
+    end
+    trace:origin({ block = "", ipu = ipu or 0, stage = stage or ipu or 0, phase = phase or 0,
+      scope = node.name or "" })
+  end
+end
+
+-- Outputs of a normalisation in training are its statistics from now on.
+local function updates(node, scope)
+  local last = node.op_type == "BatchNormalization" and #node.output > 1
+  if last then
+    for k = 2, 3 do
+      local statistic, new = scope:find(node.input[k + 2]), scope:find(node.output[k] or "")
+      if statistic and new then
+        statistic:copy_(new)
+      end
+    end
+  end
+end
+
+--- Traces the model.
+---@param model popart.Model
+---@param options {loss: string?, groups: table<string, table>, where: table}
+---@return table traced step, loss (a value), values (set of names), anchored types
+function M.trace(model, options)
+  local trace = core.trace()
+  trace:tolerate()
+  trace:narrow()
+  local training = options.loss ~= nil
+  local stand_ins, found = {}, {}
+  for i, input in ipairs(model.inputs) do
+    local shape = #input.shape == 0 and { 1 } or input.shape
+    stand_ins[i] = trace:declare("input", input.id, nil, shape, input.dtype)
+  end
+  for _, name in ipairs(model.order) do
+    local t, role = model.variables[name], model.role[name]
+    t:requires_grad_(training and role ~= "buffer")
+    found[name] = trace:declare(role == "buffer" and "buffer" or "parameter", name, t,
+      role ~= "buffer" and options.groups[name] or nil)
+    if not options.groups[name] then
+      found[name] = t
+    end
+  end
+  local scope
+  scope = graph.Scope(nil, { training = training, observe = {
+    before = placer(trace, options.where),
+    after = function(node)
+      updates(node, scope)
+      for _, id in ipairs(node.output) do
+        local value = id ~= "" and scope:find(id)
+        if value and not scope:is_known(id) then
+          trace:name(value, id)
+        end
+      end
+    end,
+  } })
+  local _ <close> = torch.set_grad_enabled(training)
+  trace:run(false, function(...)
+    for i, input in ipairs(model.inputs) do
+      local x = select(i, ...)
+      scope:set(input.id, #input.shape == 0 and x:reshape({}) or x, false)
+    end
+    for name, t in pairs(model.constants) do
+      scope:set(name, t, true)
+    end
+    for name, t in pairs(found) do
+      scope:set(name, t, false)
+    end
+    model.graph:run(scope)
+  end, table.unpack(stand_ins))
+  local refused = trace:refused()
+  errors.check(refused == "", "popart_exception", "the model uses operators that cannot be "
+    .. "compiled:\n%s", refused)
+  local out = { scope = scope }
+  if training then
+    local loss = scope:find(options.loss)
+    errors.check(loss, "popart_exception", "Could not find the loss tensor '%s' in the graph",
+      options.loss)
+    errors.check(loss:numel() == 1, "popart_exception", "Loss tensor, \"%s\", must be a scalar "
+      .. "tensor, its shape is %s", options.loss, tostring(loss.shape))
+    out.loss = trace:value(loss)
+  end
+  out.types, out.names = scope:types()
+  out.step = trace:step({})
+  return out
+end
+
+return M
