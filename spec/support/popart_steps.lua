@@ -11,24 +11,32 @@ local Steps = {}
 Steps.__index = Steps
 
 -- A loss whose gradient with respect to each weight is the input of its number.
-local function trace(weights)
-  local declared, inputs = {}, {}
+local function chosen(weights, ...)
+  local sum
   for i, w in ipairs(weights) do
+    local part = (w * select(i, ...)):float():sum()
+    sum = sum and sum + part or part
+  end
+  return torch.nn.functional.l1_loss(sum + 1e9, torch.tensor(0.0))
+end
+
+local function trace(list, how)
+  local declared, inputs, weights = {}, how.inputs or {}, {}
+  for i, w in ipairs(list) do
     declared[i] = { "parameter", w.name, w.tensor }
-    inputs[i] = torch.empty(w.tensor.shape, { dtype = w.tensor.dtype })
+    weights[i] = w.tensor
+    if not how.forward then
+      inputs[i] = torch.empty(w.tensor.shape, { dtype = w.tensor.dtype })
+    end
   end
   return compiled.step(function(...)
-    local sum
-    for i, w in ipairs(weights) do
-      local part = (w.tensor * select(i, ...)):float():sum()
-      sum = sum and sum + part or part
-    end
-    return torch.nn.functional.l1_loss(sum + 1e9, torch.tensor(0.0))
+    return (how.forward or chosen)(weights, ...)
   end, inputs, declared)
 end
 
 --- A session over `weights`, a list of {name, tensor}. how: accumulation, replicas, mean
---- (false unless given), running, given (initialisers by name).
+--- (false unless given), running, iterations, given (initialisers by name), forward (of
+--- the weights and inputs, to a loss) and inputs (of a micro-batch) of another model.
 ---@param weights table[]
 ---@param optimizer popart.Optimizer
 ---@param how? table
@@ -39,12 +47,19 @@ function M.open(weights, optimizer, how)
     list[i] = { name = w[1], tensor = w[2]:clone():requires_grad_(true) }
     tensors[w[1]] = list[i].tensor
   end
-  local step, losses = trace(list)
+  local step, losses = trace(list, how)
   local view = optimizers.view(optimizer, list, how.given)
   local s = session.open(step, { tensors = { parameter = tensors }, optimizer = view,
     compile = { loss = losses[1], gradient_accumulation = how.accumulation, names = true,
-      replicas = how.replicas, mean = how.mean or false, running = how.running } })
+      replicas = how.replicas, mean = how.mean or false, running = how.running,
+      device_iterations = how.iterations } })
   return setmetatable({ weights = list, view = view, session = s }, Steps)
+end
+
+--- Runs on inputs of all micro-batches.
+function Steps:run(...)
+  self.session:run({ ... })
+  return self
 end
 
 --- One update: for each weight the gradients of all its micro-batches, a tensor or a

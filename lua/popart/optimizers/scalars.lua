@@ -58,6 +58,18 @@ local KINDS = {
   scaledMomentum2 = { { MM }, function(v)
     return v[MM]
   end },
+  nesterovGradScaleFactor1 = { { VS }, function(v, f)
+    return v[VS] * f.gathered_rf
+  end },
+  nesterovGradScaleFactor2 = { { VS }, function(v)
+    return v[VS]
+  end },
+  nesterovDampeningScaleFactor1 = { { DM, VS, LS }, function(v, f)
+    return f.post_af / ((1 - v[DM]) * v[VS] * f.in_rf)
+  end },
+  nesterovDampeningScaleFactor2 = { { DM, VS, LS }, function(v, f)
+    return f.post_af * f.post_rf / ((1 - v[DM]) * v[VS])
+  end },
   sgdMomentum = { { MM }, function(v) return v[MM] end },
   sgdWeightDecay = { { WD }, function(v) return v[WD] end },
 }
@@ -84,15 +96,20 @@ local OF = {
     "adaptiveGradientScaling" },
 }
 
+-- Of an SGD: 0 without momentum, 1 combined, 2 separate.
+local OF_SGD = { sum = PLAIN, gathered = COMBINED, velocity = SEPARATE }
+local NESTEROV = { gathered = "1", velocity = "2" }
+
 local function kinds_of(optimizer, id)
-  local rule = optimizer:_rule(id)
   if optimizer.type ~= "SGD" then
     return OF[optimizer.type]
   end
-  local list = { table.unpack(rule.clips == "sum" and PLAIN or rule.clips == "gathered"
-    and COMBINED or SEPARATE) }
+  local rule = optimizer:_rule(id)
+  local list = { table.unpack(OF_SGD[rule.clips]) }
   if rule.attrs.nesterov then
-    list[#list + 1], list[#list + 2] = "sgdMomentum", "sgdWeightDecay"
+    local number = NESTEROV[rule.clips]
+    table.move({ "sgdMomentum", "sgdWeightDecay", "nesterovGradScaleFactor" .. number,
+      "nesterovDampeningScaleFactor" .. number }, 1, 4, #list + 1, list)
   end
   return list
 end
