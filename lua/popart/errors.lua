@@ -20,7 +20,7 @@ local TREE = {
   { "popart_exception" },
   { "popart_internal_exception", "popart_exception" },
   { "popart_runtime_error", "popart_exception" },
-  { "optimizer_replacement_error", "popart_exception" },
+  { "optimizer_replacement_error", "popart_runtime_error" },
   { "OutOfMemoryException", "popart_exception" },
   { "poplibs_exception" },
   { "poplar_exception" },

@@ -165,7 +165,8 @@ describe("an optimizer in another one's place", function()
   local function cannot(pattern, a, b)
     local e = raises("optimizer_replacement_error", pattern, function() a:validReplacement(b) end)
     assert.equal("optimizer_replacement_error", e.type)
-    assert.is_true(require("popart.errors").classes.popart_exception:is(e))
+    assert.matches("^New optimizer is not a valid replacement%. ", e.message)
+    assert.is_true(require("popart.errors").classes.popart_runtime_error:is(e))
   end
 
   it("has values that change only where they may", function()

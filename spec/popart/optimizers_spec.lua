@@ -279,11 +279,7 @@ describe("popart.Adam", function()
     table.sort(names)
     assert.same({ "Accl1___w", "Accl2___w", "Step___w" }, names)
     near(whole:state("Step___w"), torch.tensor(2.0))
-    local given = {}
-    for _, name in ipairs(names) do
-      given[name] = whole:state(name)
-    end
-    local resumed = steps.open({ { "w", whole:weight() } }, adam_of(o), { given = given })
+    local resumed = steps.open({ { "w", whole:weight() } }, adam_of(o), { given = whole:saved() })
     whole:update(GRADS[3])
     resumed:update(GRADS[3])
     near(resumed:weight(), whole:weight(), { 0, 0 })
@@ -291,6 +287,24 @@ describe("popart.Adam", function()
       steps.open({ { "w", torch.tensor(START) } }, adam_of(o),
         { given = { Accl1___w = torch.zeros(2) } })
     end)
+  end)
+end)
+
+describe("popart.Adam with states in units of the loss scale", function()
+  it("goes on with those of another one", function()
+    for _, mode in ipairs({ "Lamb", "AdaMax" }) do
+      local o, scaled = of_adam(mode, true), { scaled_optimizer_state = true }
+      local one = steps.open({ { "w", torch.tensor(START) } }, adam_of(o, scaled))
+      one:update(GRADS[1])
+      local saved = one:saved()
+      helper.near(saved.PreviousLossScaling_FLOAT, torch.tensor(32.0))
+      o.ls = 4
+      local other = steps.open({ { "w", one:weight() } }, adam_of(o, scaled), { given = saved })
+      near(other:state("Accl1___w") * 8, one:state("Accl1___w"))
+      one:update(GRADS[2])
+      other:update(GRADS[2])
+      near(other:weight(), one:weight(), CLOSE)
+    end
   end)
 end)
 

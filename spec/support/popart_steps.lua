@@ -85,6 +85,11 @@ function Steps:state(name)
   return self.view.states[name]:clone()
 end
 
+--- All states, by name.
+function Steps:saved()
+  return self.view:saved(self.session)
+end
+
 function Steps:replace(optimizer)
   self.view:replace(optimizer, self.session)
   return self

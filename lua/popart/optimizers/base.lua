@@ -166,12 +166,22 @@ end
 
 -- ---- replacement --------------------------------------------------------------------------
 
-local REFUSED = "optimizer_replacement_error"
+local REFUSED, SAYS = "optimizer_replacement_error", "New optimizer is not a valid replacement. "
+
+--- Raises unless `ok`.
+--- error: optimizer_replacement_error
+---@param ok any
+---@param fmt string
+---@param ... any for the format
+function M.check_replacement(ok, fmt, ...)
+  errors.check(ok, REFUSED, SAYS .. fmt, ...)
+end
+local fits = M.check_replacement
 
 local function check_clipping(mine, theirs)
-  errors.check(#mine == #theirs, REFUSED, "Clip norm settings do not match.")
+  fits(#mine == #theirs, "Clip norm settings do not match.")
   for i, one in ipairs(mine) do
-    errors.check(one == theirs[i], REFUSED, "Clip norm settings at index %d do not match.", i - 1)
+    fits(one == theirs[i], "Clip norm settings at index %d do not match.", i - 1)
   end
 end
 
@@ -181,15 +191,15 @@ end
 function Optimizer:validReplacement(other)
   check.instance(other, "validReplacement: other", Optimizer)
   check_clipping(self.clip_norm_settings, other.clip_norm_settings)
-  errors.check(self.type == other.type, REFUSED,
+  fits(self.type == other.type,
     "Can not replace optimizer of type %s with new optimizer of type %s", self.type, other.type)
   self:_check_modes(other)
   values.telling(REFUSED, function() self._loss_scaling:validReplacement(other._loss_scaling) end,
-    "Problem with loss scaling.")
+    SAYS .. "Problem with loss scaling.")
   for _, row in ipairs(self._rows) do
     values.telling(REFUSED, function()
       self._maps[row[1]]:validReplacement(other._maps[row[1]])
-    end, "Problem with %s.", row[4] or row[2])
+    end, SAYS .. "Problem with %s.", row[4] or row[2])
   end
   self:_check_states(other)
 end
@@ -247,8 +257,8 @@ end
 ---@param fields table<string, string> field -> what messages call it
 function M.same(a, b, fields)
   for _, field in ipairs(tables.keys(fields)) do
-    errors.check(a[field] == b[field], REFUSED, "%s do not match: this has %s, other has %s",
-      fields[field], tostring(a[field]), tostring(b[field]))
+    fits(a[field] == b[field], "%s do not match: this has %s, other has %s", fields[field],
+      tostring(a[field]), tostring(b[field]))
   end
 end
 

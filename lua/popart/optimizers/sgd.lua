@@ -53,7 +53,7 @@ end
 
 function SGD:_check_states(other)
   local velocity = default_velocity(self)
-  errors.check(velocity == default_velocity(other), "optimizer_replacement_error",
+  base.check_replacement(velocity == default_velocity(other),
     "this %s a velocity tensor, but other does%s.", velocity and "requires" or "does not require",
     velocity and " not" or "")
   if velocity then

@@ -72,13 +72,18 @@ function View:hyper(id, name)
     name .. (specific and "___specific___" .. id or "___default___FLOAT")
 end
 
--- A given tensor in a state's form.
-local function fit(given, shape, dtype, key)
-  local room = empty(shape, { dtype = dtype })
+-- The loss scale that moments are in units of, beside them in a model.
+local PREVIOUS = "PreviousLossScaling_FLOAT"
+
+-- A given state in the form of `room`, in units of the present loss scale.
+local function fit(self, given, room, name, key)
   errors.check(given:numel() == room:numel(), "popart_exception",
     "the initialiser %s has %d elements, the optimizer's state has %d", key, given:numel(),
     room:numel())
-  return room:copy_(given:detach():reshape(shape))
+  local optimizer, before = self.optimizer, self.given[PREVIOUS]
+  local factor = before and optimizer.scaled_optimizer_state
+    and optimizer:_rescaled(name, optimizer:getLossScalingVal() / before:item()) or 1
+  return room:copy_(given:detach():reshape(room.shape) * factor)
 end
 
 --- Room for a state; given ones have their values.
@@ -91,10 +96,10 @@ function View:room(rule, name)
   if not own then
     local shape = name == "Step" and {} or weight.shape
     local dtype = self.optimizer:_state_type(name) or weight.dtype
-    local given = self.given[key]
-    self.states[key] = given and fit(given, shape, dtype, key)
-      or empty(shape, { dtype = dtype })
-    own = given
+    own, self.states[key] = self.given[key], empty(shape, { dtype = dtype })
+    if own then
+      fit(self, own, self.states[key], name, key)
+    end
   end
   return self.states[key], not own
 end
@@ -111,6 +116,22 @@ end
 ---@return torch.Tensor
 function View:tensor(state)
   return self.states[state.name .. "___" .. state.rule.param]
+end
+
+--- What goes on with another session, by the names of a model's initialisers: `given`
+--- of its view.
+---@param session lupine.Session
+---@return table<string, torch.Tensor>
+function View:saved(session)
+  session:states_to_host()
+  local out = {}
+  for key, state in pairs(self.states) do
+    out[key] = state:clone()
+  end
+  if self.optimizer.scaled_optimizer_state and not self.optimizer:lossScaling():isConst() then
+    out[PREVIOUS] = scalar(self.optimizer:getLossScalingVal())
+  end
+  return out
 end
 
 -- Moments in units of the loss scale follow it.
