@@ -66,6 +66,18 @@ local function clones(list)
   return out
 end
 
+local function check_count(what, count, least)
+  errors.check(math.type(count) == "integer", "TypeError", "%s: count: expected an int, got %s",
+    what, check.describe(count))
+  errors.check(count >= least and count < 1 << 31, "ValueError",
+    "%s: count: expected %d to 2^31 - 1, got %d", what, least, count)
+end
+
+-- A list of the elements of both.
+local function joined(a, b)
+  return table.move(b, 1, #b, #a + 1, table.move(a, 1, #a, 1, {}))
+end
+
 --- Runs `body` count times: on the inputs, then on what it returned in the
 --- round before. It must return as many tensors as it takes, of the same types.
 --- error: TypeError for what is no integer, function or list of tensors,
@@ -78,10 +90,7 @@ end
 ---@return torch.Tensor[]
 function M.loop(count, body, inputs, what)
   what = what or "loop"
-  errors.check(math.type(count) == "integer", "TypeError", "%s: count: expected an int, got %s",
-    what, check.describe(count))
-  errors.check(count >= 0 and count < 1 << 31, "ValueError",
-    "%s: count: expected 0 to 2^31 - 1, got %d", what, count)
+  check_count(what, count, 0)
   callable(what, body, "body")
   tensors(what, inputs, "inputs")
   local function round(values)
@@ -94,6 +103,62 @@ function M.loop(count, body, inputs, what)
   local values = clones(inputs)
   for _ = 1, count do -- a result may be a captured tensor, or one twice
     values = clones(round(values))
+  end
+  return values
+end
+
+-- The slices of round i of all the stacks.
+local function slices(stacks, i)
+  local out = {}
+  for k, stack in ipairs(stacks) do
+    out[k] = stack:select(0, i)
+  end
+  return out
+end
+
+--- The loop that also reads slices and stacks results: in round i the body gets
+--- what it returned in the round before, then slice i of each stack's first
+--- dimension; it returns as much as it carries, then what is stacked. Returns
+--- what is carried, then the stacks.
+--- error: as of loop; ValueError for no rounds, or stacks of other lengths
+---@param count integer from 1 on
+---@param body fun(...: torch.Tensor): ...
+---@param carried torch.Tensor[]
+---@param stacks torch.Tensor[] of `count` slices each
+---@param what? string name in messages ("scan")
+---@return torch.Tensor[]
+function M.scan(count, body, carried, stacks, what)
+  what = what or "scan"
+  check_count(what, count, 1)
+  callable(what, body, "body")
+  tensors(what, carried, "carried")
+  for i, stack in ipairs(tensors(what, stacks, "stacks")) do
+    errors.check(stack:dim() > 0 and stack:size(0) == count, "ValueError",
+      "%s: stacks: element %d has the shape %s, expected %d slices", what, i - 1,
+      tostring(stack.shape), count)
+  end
+  local n, inputs = #carried, joined(carried, slices(stacks, 0))
+  local function round(values)
+    local out = results(what, "body", body(table.unpack(values, 1, #inputs)))
+    errors.check(#out >= n, "ValueError", "%s: the body returns %s, expected %d or more", what,
+      check.count(#out, "tensor"), n)
+    check_results(what, "the body", table.move(out, 1, n, 1, {}), carried, "what it carries")
+    return out
+  end
+  if core.is_tracing() then
+    return core.loop(count, core.body(round, inputs), joined(carried, stacks), n)
+  end
+  local values, emitted = clones(carried), {}
+  for i = 0, count - 1 do
+    local out = round(joined(values, clones(slices(stacks, i))))
+    values = clones(table.move(out, 1, n, 1, {}))
+    for k = n + 1, #out do
+      emitted[k - n] = emitted[k - n] or {}
+      table.insert(emitted[k - n], out[k])
+    end
+  end
+  for k, list in ipairs(emitted) do
+    values[n + k] = core.forms.functions.stack(list)
   end
   return values
 end

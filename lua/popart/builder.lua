@@ -163,7 +163,13 @@ end
 -- Runs a node on the shapes there are; without all of its inputs' nothing is known of
 -- its outputs.
 local function infer(self, plan)
-  for _, name in ipairs(plan.inputs) do
+  local reads = table.move(plan.inputs, 1, #plan.inputs, 1, {})
+  for _, body in pairs(plan.bodies) do
+    for name in pairs(body.captured) do
+      reads[#reads + 1] = name
+    end
+  end
+  for _, name in ipairs(reads) do
     if name ~= "" and self._scope:find(name) == false then
       for _, output in ipairs(plan.outputs) do
         self._scope:set(output, false, false)
@@ -184,7 +190,7 @@ local function infer(self, plan)
     if output ~= "" then
       errors.check(results[i] ~= nil, "popart_exception", "%s: it gives no output %d", plan.name,
         i - 1)
-      self._scope:set(output, results[i], known)
+      self._scope:set(output, results[i], known == true or known and known[i] or false)
     end
   end
   return results

@@ -4,6 +4,7 @@ local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local functions = require("lupine.onnx.functions")
+local nodes = require("lupine.onnx.node")
 local operators = require("lupine.onnx.operators")
 local proto = require("lupine.onnx.proto")
 local schema = require("lupine.onnx.schema")
@@ -12,175 +13,7 @@ local uses = require("lupine.onnx.uses")
 
 local M = {}
 
--- ---- nodes -------------------------------------------------------------------------
-
---- A node that runs: what an operator's function sees of it.
----@class lupine.onnx.Node
----@field name string of the node, for messages
----@field op string
----@field attr table<string, any> attributes by name, with the operator's defaults
----@field version integer of the operator
----@field outputs string[] names; "" for one that is not wanted
----@field training boolean whether the model is in training mode
----@field inputs table<integer, torch.Tensor>
-local Node = class.new("Node")
-
-function Node:init(plan, scope)
-  self.plan, self.scope = plan, scope
-  self.name, self.op, self.attr = plan.name, plan.op, plan.attr
-  self.version, self.outputs, self.training = plan.version, plan.outputs, scope.training
-end
-
---- Whether an output is wanted.
----@param i integer
----@return boolean
-function Node:wants(i)
-  return (self.outputs[i] or "") ~= ""
-end
-
---- Raises an error of this node.
----@param fmt string
----@param ... any
-function Node:fail(fmt, ...)
-  errors.raise("ValueError", fmt, ...)
-end
-
----@param ok any
----@param fmt string
----@param ... any
----@return any ok
-function Node:check(ok, fmt, ...)
-  return ok or self:fail(fmt, ...)
-end
-
---- An axis counted from 0.
----@param axis integer negative: from the end
----@param rank integer
----@return integer
-function Node:axis(axis, rank)
-  self:check(axis >= -rank and axis < rank, "axis %d is out of range for %d dimensions. Allowed: "
-    .. "%d to %d", axis, rank, -rank, rank - 1)
-  return axis < 0 and axis + rank or axis
-end
-
---- Whether the values of an input are known now.
----@param i integer
----@return boolean
-function Node:knows(i)
-  local t = self.inputs[i]
-  return self.scope:is_known(self.plan.inputs[i]) or not core.is_tracing() and not t.is_meta
-end
-
---- An input whose values are known now; nil if it is left out.
---- error: ValueError for one that only a run of the program will know
----@param i integer
----@return torch.Tensor?
-function Node:value(i)
-  local t = self.inputs[i]
-  if not t then
-    return nil
-  end
-  local given = self.scope:find_given(self.plan.inputs[i])
-  if given then
-    return given
-  end
-  errors.check(self:knows(i), "ValueError",
-    "input '%s' ('%s') must be a constant: the shape of a result depends on it",
-    self.plan.operator.schema.inputs[i].name, self.plan.inputs[i])
-  return t
-end
-
---- The same as a list of integers.
----@param i integer
----@return integer[]?
-function Node:ints(i)
-  local t = self:value(i)
-  if not t then
-    return nil
-  end
-  return core.untraced(function()
-    local list = t:reshape({ -1 }):to(core.dtypes.int64):tolist()
-    return setmetatable(list, nil)
-  end)
-end
-
---- The same as one number.
----@param i integer
----@return number?
-function Node:number(i)
-  local t = self:value(i)
-  return t and core.untraced(function()
-    return t:item()
-  end)
-end
-
---- A function of a graph attribute, with this node's names around it: of the values
---- of its inputs, to its outputs.
----@param name string of the attribute
----@return fun(...: torch.Tensor): ...
-function Node:body(name)
-  local graph = self.plan.bodies[name]
-  return function(...)
-    return graph:call(self.scope, ...)
-  end
-end
-
---- The inputs and outputs of a graph attribute.
----@param name string
----@return table GraphProto
-function Node:graph(name)
-  return self.attr[name]
-end
-
--- ---- a scope of values -----------------------------------------------------------------
-
--- Names -> values of one run of a graph; inside another it sees the names around.
-local Scope = class.new("Scope")
-
-function Scope:init(around, options)
-  self.around, self.values, self.known = around, {}, {}
-  self.given = {} -- values of initializers, where their shapes stand for them
-  self.training = options.training
-  self.observe = options.observe
-end
-
-function Scope:find(name)
-  local value = self.values[name]
-  if value == nil and self.around then
-    return self.around:find(name)
-  end
-  return value
-end
-
-function Scope:find_given(name)
-  return self.given[name] or self.around and self.around:find_given(name)
-end
-
-function Scope:is_known(name)
-  if self.values[name] == nil and self.around then
-    return self.around:is_known(name)
-  end
-  return self.known[name] == true
-end
-
---- The types of all values by name, and the names, sorted.
----@return table<string, {dtype: torch.dtype, shape: torch.Size}>
----@return string[]
-function Scope:types()
-  local types, names = {}, {}
-  for name, t in pairs(self.values) do
-    if t then
-      types[name] = { dtype = t.dtype, shape = t.shape }
-      names[#names + 1] = name
-    end
-  end
-  table.sort(names)
-  return types, names
-end
-
-function Scope:set(name, value, known)
-  self.values[name], self.known[name] = value, known
-end
+local Node, Scope = nodes.Node, nodes.Scope
 
 -- ---- a graph that can run ----------------------------------------------------------
 
@@ -188,6 +21,8 @@ end
 ---@field inputs string[] without initializers
 ---@field outputs string[]
 ---@field initializers table<string, torch.Tensor>
+---@field captured table<string, boolean> names around it that it reads
+---@field fixed boolean whether its outputs follow from what it reads
 local Graph = class.new("Graph")
 
 local function label(node, i)
@@ -199,11 +34,17 @@ end
 local Names = class.new("Names")
 
 function Names:init(around)
-  self.around, self.own = around, {}
+  self.around, self.own, self.captured = around, {}, {}
 end
 
+-- Notes which names of the graphs around are read.
 function Names:has(name)
-  return self.own[name] or self.around and self.around:has(name) or false
+  if self.own[name] then
+    return true
+  end
+  local there = self.around and self.around:has(name) or false
+  self.captured[name] = there or nil
+  return there
 end
 
 function Names:add(name, what)
@@ -280,6 +121,19 @@ local function plan_call(plan, f, context)
     most_outputs = #body.outputs })
 end
 
+-- Whether a node's results follow from what it reads.
+local function is_fixed(plan)
+  for _, body in pairs(plan.bodies) do
+    if not body.fixed then
+      return false
+    end
+  end
+  if plan.call then
+    return plan.call.fixed
+  end
+  return not (plan.operator and (plan.operator.random or plan.operator.effect))
+end
+
 --- What is found out of a node once: its operator, attributes, bodies.
 --- error: ValueError for names, attributes or inputs that do not fit
 ---@param node table NodeProto
@@ -305,13 +159,14 @@ function M.plan_node(node, i, names, context)
       names:add(name, plan.name)
     end
   end
+  plan.fixed = is_fixed(plan)
   return plan
 end
 
 -- How many nodes a run of these has, if each loop has one round.
-local function size_of(nodes)
+local function size_of(plans)
   local n = 0
-  for _, plan in ipairs(nodes) do
+  for _, plan in ipairs(plans) do
     n = n + (plan.call and plan.call.size or 1)
     for _, body in pairs(plan.bodies) do
       n = n + body.size
@@ -353,8 +208,10 @@ function Graph:init(graph, context, around)
     end
     self.infos[name] = info
   end
+  self.captured, self.fixed = names.captured, true
   for i, node in ipairs(graph.node or {}) do
     self.nodes[i] = M.plan_node(node, i, names, context)
+    self.fixed = self.fixed and self.nodes[i].fixed
   end
   for i, info in ipairs(graph.output or {}) do
     errors.check(names:has(info.name), "ValueError",
@@ -380,7 +237,7 @@ local function follows(scope, plan)
   if plan.operator.shape_only then
     return true
   end
-  if plan.operator.random or plan.operator.effect then
+  if not plan.fixed then
     return false
   end
   for _, name in ipairs(plan.inputs) do
@@ -388,14 +245,21 @@ local function follows(scope, plan)
       return false
     end
   end
-  return next(plan.bodies) == nil
+  for _, body in pairs(plan.bodies) do
+    for name in pairs(body.captured) do
+      if not scope:is_known(name) then
+        return false
+      end
+    end
+  end
+  return true
 end
 
 --- Runs one node.
 ---@param scope table
 ---@param plan table
 ---@return table {n, …} results
----@return boolean|boolean[] known
+---@return table<integer, boolean>|boolean known which of them, or all
 function M.run_node(scope, plan)
   if plan.call then
     return plan.call:called(scope, plan.inputs)
@@ -413,7 +277,7 @@ function M.run_node(scope, plan)
   else
     results = run_operator(n, plan, args)
   end
-  return results, known
+  return results, known or n.known or false
 end
 
 local function named(plan, e)
@@ -436,31 +300,35 @@ function Graph:run(scope)
       if name ~= "" then
         errors.check(results[i] ~= nil, "ValueError", "%s: it gives no output %d ('%s')",
           plan.name, i - 1, name)
-        scope:set(name, results[i], known == true or known and known[i])
+        scope:set(name, results[i], known == true or known and known[i] or false)
       end
     end
     if scope.observe then
       scope.observe.after(plan.node, results)
     end
   end
-  local out = {}
+  local out, known = {}, {}
   for i, name in ipairs(self.outputs) do
-    out[i] = scope:find(name)
+    out[i], known[i] = scope:find(name), scope:is_known(name)
   end
-  return table.unpack(out, 1, #self.outputs)
+  return out, known
 end
 
---- Runs a graph inside another: its inputs in order, its outputs back.
+--- Runs a graph inside another.
 ---@param around table Scope
----@param ... torch.Tensor
----@return ... torch.Tensor
-function Graph:call(around, ...)
+---@param values torch.Tensor[] of its inputs, in order
+---@param known? table<integer, boolean> which of them are known now
+---@return torch.Tensor[] outputs
+---@return table<integer, boolean> known
+function Graph:call(around, values, known)
+  errors.check(#values == #self.inputs, "ValueError", "the graph inside has %d inputs (%s), %d are "
+    .. "given", #self.inputs, table.concat(self.inputs, ", "), #values)
   local scope = Scope(around, around)
   for name, t in pairs(self.initializers) do
     scope:set(name, t, true)
   end
   for i, name in ipairs(self.inputs) do
-    scope:set(name, (select(i, ...)), false)
+    scope:set(name, values[i], known and known[i] or false)
   end
   return self:run(scope)
 end
@@ -468,21 +336,17 @@ end
 --- Runs the graph of a function: it sees nothing of what is around the call.
 ---@param around table Scope
 ---@param names string[] of the values that are its inputs
----@return table {n, …} results
----@return boolean[] known
+---@return torch.Tensor[] results
+---@return table<integer, boolean> known
 function Graph:called(around, names)
-  local scope, known = Scope(nil, around), {}
+  local scope = Scope(nil, around)
   for i, name in ipairs(self.inputs) do
     local from = names[i] or ""
     if from ~= "" then
       scope:set(name, around:find(from), around:is_known(from))
     end
   end
-  local results = table.pack(self:run(scope))
-  for i, name in ipairs(self.outputs) do
-    known[i] = scope:is_known(name)
-  end
-  return results, known
+  return self:run(scope)
 end
 
 --- What the nodes of a model are planned in.

@@ -93,7 +93,7 @@ function Module:forward(...)
   for name, at in pairs(state.where) do
     scope:set(name, at.at[at.name], false)
   end
-  return state.graph:run(scope)
+  return table.unpack((state.graph:run(scope)))
 end
 
 function Module:extra_repr()

@@ -59,6 +59,7 @@ end
 local FAMILIES = {
   { "", "activation" },
   { "", "arithmetic" },
+  { "", "control" },
   { "", "conv" },
   { "", "index" },
   { "", "loss" },

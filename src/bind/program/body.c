@@ -1,7 +1,7 @@
 /* Bodies of the running trace (lua/lupine/control.lua):
  *
  *   body = core.body(fn, {inputs})   fn({stand-ins}) -> {results}, traced once
- *   core.loop(count, body, {inputs})                  -> {results}
+ *   core.loop(count, body, {inputs}, carried = all)   -> {results}
  *   core.branch(condition, then, {…}, otherwise, {…}) -> {results}
  *   core.call(body, {inputs})                         -> {results}
  *
@@ -144,19 +144,23 @@ static int push_results(lua_State *L, const LpOp *op, const Use *u,
     return 1;
 }
 
-/* Emits a stack of every carried input, for the gradient (ops/control.c), if it
- * can be one. */
+/* The operands of a loop: like the inputs that its body was traced for, but
+ * those behind the first `carried` are stacks of them. Emits a stack of every
+ * carried input, for the gradient (ops/control.c), if it can be one. */
 static int control_loop(lua_State *L)
 {
     Use u = {0};
-    lua_settop(L, 3);
+    lua_settop(L, 4);
     make_room(L, &u, 2);
     open(L, &u);
     Body *b = add_operands(L, &u, 2, 3);
     LpErr e = {0};
+    int n_result = (int)b->g->n_output;
+    int carried = (int)luaL_optinteger(L, 4, b->n_input);
     if (b->g->refs > 1)
         return lp_raise(L, LP_E_VALUE, "loop: the body is in use already");
-    for (int i = 0; i < b->n_input; i++) {
+    luaL_argcheck(L, carried >= 0 && carried <= b->n_input, 4, "not so many");
+    for (int i = 0; i < carried; i++) {
         LpVal v = b->g->input[i];
         b->grad[i] |= lp_requires_grad(u.in[i].t); /* without a round */
         if (lp_graph_type(b->g, v)->ndim < LP_MAX_DIMS &&
@@ -166,10 +170,11 @@ static int control_loop(lua_State *L)
     LpAttr attr[LP_LOOP_N_ATTR] = {[LP_LOOP_BODY] = lp_attr_graph(b->g),
                                    [LP_LOOP_COUNT] =
                                        lp_attr_int(luaL_checkinteger(L, 1)),
-                                   [LP_LOOP_CARRIED] = lp_attr_int(b->n_input),
-                                   [LP_LOOP_SCANNED] = lp_attr_int(0),
+                                   [LP_LOOP_CARRIED] = lp_attr_int(carried),
+                                   [LP_LOOP_SCANNED] =
+                                       lp_attr_int(b->n_input - carried),
                                    [LP_LOOP_REVERSE] = lp_attr_bool(false)};
-    return push_results(L, &op_loop, &u, attr, b->n_input, b, NULL);
+    return push_results(L, &op_loop, &u, attr, n_result, b, NULL);
 }
 
 static int control_branch(lua_State *L)
