@@ -13,8 +13,8 @@ end
 local uses
 
 local function uses_of_call(body)
-  body.uses = body.uses or uses(body.nodes)
-  return body.uses
+  body.used = body.used or uses(body.nodes)
+  return body.used
 end
 
 -- How the values of an initializer are used: "parameter", "buffer" or "constant".

@@ -335,7 +335,8 @@ local function scan(n, ...)
   end
   local out = rounds(n, length_of(n, stacks, 0), states, stacks)
   local emitted = #out - #states
-  axes, ways = each_of(n, "scan_output_axes", emitted), each_of(n, "scan_output_directions", emitted)
+  axes = each_of(n, "scan_output_axes", emitted)
+  ways = each_of(n, "scan_output_directions", emitted)
   for k = 1, emitted do
     local t = out[#states + k]
     out[#states + k] = turned(t, 0, n:axis(axes[k], t:dim()), ways[k])
