@@ -1,79 +1,22 @@
---- PopART's session options: their names, the kinds of their values, and what
---- becomes of each in a program. Some are read, some refused because they would
---- change results, all others change nothing, which a report notes.
----
---- Source of the names: PopART's SessionOptions and TensorLocationSettings, and
---- what PopTorch adds to them. Groups are written with a point:
---- "automaticLossScalingSettings.enabled".
+--- PopART's session options as names with values, for front ends that have options of
+--- their own: what kinds of values they take and what becomes of each in a program.
+--- Some are read, some refused because they would change results, all others change
+--- nothing, which a report notes. Groups are written with a point:
+--- "automaticLossScalingSettings.enabled". The rows: option_rows.lua.
 local check = require("lupine.base.check")
 local engine_options = require("lupine.engine_options")
 local errors = require("lupine.base.errors")
+local rows = require("popart.option_rows")
 local tables = require("lupine.base.tables")
 
 local M = {}
 
--- Kind of each option: b bool, i int, f float, s string, l list, m table, e an
--- enumeration's member (its number or name).
-local KINDS = {
-  b = [[separateCallOpPdfs dotOpNames exportPoplarComputationGraph exportPoplarVertexGraph
-    enableOutlining enableOutliningCopyCostPruning explicitRecomputation
-    rearrangeAnchorsOnHost rearrangeStreamsOnHost enablePrefetchDatastreams
-    enableNonStableSoftmax enableStableNorm enableReplicatedGraphs
-    enableGradientAccumulation enablePipelining stashAllTensorsInferencePipeline
-    instrumentWithHardwareCycleCounter disableGradAccumulationTensorStreams
-    disableOptimizerStateTensorStreams compileEngine constantWeights enableEngineCaching
-    enableVariablesCaching enableFloatingPointChecks enableStochasticRounding
-    enableLoadAndOffloadRNGState enableExplicitMainLoops useHostCopyOps aliasZeroCopy
-    enableMergeExchange groupHostSync delayVarUpdates decomposeGradSum
-    scheduleNonWeightUpdateGradientConsumersEarly enableFullyConnectedPass
-    enableSerializedMatmuls enableDistributedReplicatedGraphs strictOpVersions
-    opxAliasChecking opxModifyChecking enableInplaceAmbiguityChecking
-    ensureFp32LossScaleTensor enableSupportedDataTypeCasting
-    groupNormStridedChannelGrouping throwIfLog2ScaleTensorNotInRange
-    enableConstantFoldingOfMultipleConsumers useLoopCandidateCreator
-    automaticLossScalingSettings.enabled enableExplicitIR
-    batchSerializationSettings.concatOnVirtualGraphChange
-    batchSerializationSettings.concatOnExecutionPhaseChange
-    batchSerializationSettings.concatOnPipelineStageChange
-    replicatedCollectivesSettings.prepareScheduleForMergingCollectives
-    replicatedCollectivesSettings.mergeAllReduceCollectives]],
-  i = [[firstDotOp finalDotOp mergeVarUpdateMemThreshold looseThresholdAtPeak
-    defaultBufferingDepth defaultPrefetchBufferingDepth replicatedGraphCount accumulationFactor
-    numIOTiles
-    globalReplicationFactor globalReplicaOffset swapLimitScheduler
-    transitiveClosureOptimizationThreshold compilationProgressTotal
-    executionPhaseSettings.phases executionPhaseSettings.stages
-    batchSerializationSettings.factor automaticLossScalingSettings.updatePeriod]],
-  f = [[outlineThreshold outlineSequenceBreakCost timeLimitScheduler
-    automaticLossScalingSettings.binEdgeLocation
-    automaticLossScalingSettings.thresholdUpperCountProportion]],
-  s = [[logDir cachePath partialsTypeMatMuls customCodeletCompileFlags kahnTieBreaker
-    serializedPoprithmsShiftGraphsDir saveInitializersToFile]],
-  l = [[dotChecks virtualGraphSplitRatios customCodelets updatableNamedBuffers
-    hardwareInstrumentations accumulateOuterFragmentSettings.excludedVirtualGraphs
-    ]],
-  m = [[engineOptions reportOptions convolutionOptions lstmOptions matmulOptions gclOptions
-    bufferingDepthMap tensorLocationSettingsOverride]],
-  e = [[autoRecomputation mergeVarUpdate virtualGraphMode syntheticDataMode
-    subgraphCopyingStrategy accumulationAndReplicationReductionType
-    meanAccumulationAndReplicationReductionStrategy
-    accumulateOuterFragmentSettings.schedule
-    executionPhaseSettings.weightIOSchedule executionPhaseSettings.activationIOSchedule
-    executionPhaseSettings.optimizerStateIOSchedule
-    executionPhaseSettings.accumulatorIOSchedule executionPhaseSettings.schedule
-    batchSerializationSettings.method batchSerializationSettings.batchSchedule
-    batchSerializationSettings.transformContext
-    automaticLossScalingSettings.gradientTensorTrackingMethod
-    autodiffSettings.stitchStrategy]],
-}
-
-local kind_of = {}
-for kind, list in pairs(KINDS) do
-  for name in list:gmatch("%S+") do
-    kind_of[name] = kind
-  end
+-- The rows that other front ends have, by name.
+local row_of = {}
+for _, row in ipairs(rows) do
+  row_of[row.name] = row.only ~= "popart" and row or nil
 end
-local names = tables.keys(kind_of)
+local names = tables.keys(row_of)
 M.names = names
 
 local FITS = {
@@ -107,7 +50,7 @@ local SHOWN = { b = "bool", i = "int", f = "float", s = "string", l = "list", m 
 ---@param name string
 ---@return string? kind nil for a name that is no session option
 function M.kind(name)
-  return SHOWN[kind_of[name]]
+  return row_of[name] and SHOWN[row_of[name].kind]
 end
 
 --- error: poptorch.Error for a name that is no session option, or a value of
@@ -116,7 +59,7 @@ end
 ---@param value any
 ---@param from string where it was set, for messages
 function M.check(name, value, from)
-  local kind = kind_of[name]
+  local kind = (row_of[name] or {}).kind
   errors.check(kind, "Error", "unknown session option '%s' (set through %s)%s", name, from,
     kind and "" or check.nearest(name, names))
   errors.check(FITS[kind](value), "Error", "session option '%s': expected %s, got %s", name,
@@ -125,61 +68,12 @@ end
 
 -- ---- what becomes of them ---------------------------------------------------------------
 
--- Read by the simulation or by what stands behind a front end's own options;
--- what the tables of library options hold is told key by key.
-local READ = tables.set [[automaticLossScalingSettings.enabled autoRecomputation
-  enableFloatingPointChecks enableStochasticRounding enableStableNorm syntheticDataMode
-  instrumentWithHardwareCycleCounter numIOTiles partialsTypeMatMuls cachePath
-  enableEngineCaching convolutionOptions matmulOptions lstmOptions engineOptions]]
-
--- They would change losses or weights, or front ends have them by other names
--- and are read from there alone.
-local REFUSED = tables.set [[accumulationAndReplicationReductionType accumulationFactor
-  enableGradientAccumulation replicatedGraphCount enableReplicatedGraphs
-  globalReplicationFactor batchSerializationSettings.factor
-  enablePipelining meanAccumulationAndReplicationReductionStrategy
-  updatableNamedBuffers globalReplicaOffset
-  enableDistributedReplicatedGraphs constantWeights delayVarUpdates
-  autodiffSettings.stitchStrategy]]
-
-local WHY = {
-  { "blocks and the execution strategy place operators", [[virtualGraphMode
-    virtualGraphSplitRatios executionPhaseSettings.phases executionPhaseSettings.stages
-    executionPhaseSettings.schedule executionPhaseSettings.weightIOSchedule
-    executionPhaseSettings.activationIOSchedule executionPhaseSettings.optimizerStateIOSchedule
-    executionPhaseSettings.accumulatorIOSchedule]] },
-  { "batchSerializationSettings.factor is not set", [[batchSerializationSettings.method
-    batchSerializationSettings.batchSchedule batchSerializationSettings.transformContext
-    batchSerializationSettings.concatOnVirtualGraphChange
-    batchSerializationSettings.concatOnExecutionPhaseChange
-    batchSerializationSettings.concatOnPipelineStageChange]] },
-  { "no ONNX file is written", "saveInitializersToFile" },
-  { "locations are chosen for each kind of tensor",
-    "tensorLocationSettingsOverride" },
-  { "the loss scale is float32 always", "ensureFp32LossScaleTensor" },
-  { "softmax subtracts the greatest value always", "enableNonStableSoftmax" },
-  { "automaticLossScalingSettings.enabled is not set", [[automaticLossScalingSettings.updatePeriod
-    automaticLossScalingSettings.binEdgeLocation
-    automaticLossScalingSettings.gradientTensorTrackingMethod
-    automaticLossScalingSettings.thresholdUpperCountProportion]] },
-  { "recomputation is planned by the execution strategy", "explicitRecomputation" },
-  { "repeated parts of the graph are found without settings", [[enableOutlining
-    enableOutliningCopyCostPruning outlineThreshold outlineSequenceBreakCost
-    subgraphCopyingStrategy]] },
-}
-local why_of = {}
-for _, row in ipairs(WHY) do
-  for name in pairs(tables.set(row[2])) do
-    why_of[name] = row[1]
-  end
-end
-
---- What becomes of a session option: "read", "refused", or why it does nothing.
+--- What becomes of a session option: "read", "refused", or why it does nothing; what
+--- the tables of library options hold is told key by key.
 ---@param name string
 ---@return string
 function M.fate(name)
-  return READ[name] and "read" or REFUSED[name] and "refused" or why_of[name]
-    or "the simulated system has no such choice"
+  return row_of[name].poptorch
 end
 
 local LIBRARIES = { "convolutionOptions", "matmulOptions", "lstmOptions" }

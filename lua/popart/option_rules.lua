@@ -1,0 +1,258 @@
+--- What must hold between session options, and between them and a device, when a session is
+--- made; and the counts that follow from them.
+---
+--- Source: PopART's checks of session options.
+local enums = require("popart.enums")
+local errors = require("popart.errors")
+local logging = require("popart.logging")
+local options = require("popart.options")
+
+local M = {}
+
+local Mode, Method = enums.VirtualGraphMode, enums.GradientTensorTrackingMethod
+
+local function refuse(fmt, ...)
+  errors.raise("popart_exception", fmt, ...)
+end
+
+--- How many micro-batches an update has.
+--- error: popart_exception for a factor without enableGradientAccumulation
+---@param opts popart.SessionOptions
+---@return integer
+function M.accumulation(opts)
+  if not opts.enableGradientAccumulation and opts.accumulationFactor > 1 then
+    refuse("enableGradientAccumulation is false, but accumulationFactor > 1. Either enable "
+      .. "gradient accumulation, or set the accumulation factor to 1")
+  end
+  return opts.accumulationFactor
+end
+
+--- How many replicas this process has.
+---@param opts popart.SessionOptions
+---@return integer
+function M.replicas(opts)
+  return opts.enableReplicatedGraphs and opts.replicatedGraphCount or 1
+end
+
+--- How many buffers a stream has. They change nothing here, but must be possible.
+--- error: popart_exception for less than 1, or more where the host orders the elements
+---@param opts popart.SessionOptions
+---@param id string of the tensor
+---@param on_host? boolean whether the host orders its elements
+---@return integer
+function M.buffering_depth(opts, id, on_host)
+  local depth = opts.bufferingDepthMap[id] or on_host and 1 or opts.defaultBufferingDepth
+  if depth < 1 then
+    refuse("Unable to support a buffering depth of %d for tensor %s (minimum buffering depth is 1)",
+      depth, id)
+  elseif depth > 1 and on_host then
+    refuse("Unable to support a buffering depth >1 for tensor %s because the stream is set to "
+      .. "rearrange on the host (and PopART allows streams that are rearranged on the host to "
+      .. "overlap in memory, making this unsafe)", id)
+  end
+  return depth
+end
+
+--- A pipeline must be filled.
+--- error: popart_exception for fewer micro-batches than stages
+---@param opts popart.SessionOptions
+---@param batches integer batches per step
+---@param stages integer of forward and backward pass
+function M.check_depth(opts, batches, stages)
+  local accumulates = opts.enableGradientAccumulation
+  local depth = accumulates and opts.accumulationFactor or batches
+  if depth < stages then
+    refuse("For pipelining, depth (%s) must equal at least the number of pipeline stages (%d), "
+      .. "got %d", accumulates and "gradient accumulation factor" or "batchesPerStep", stages,
+      depth)
+  end
+end
+
+local OVERLAPS = { OverlapInnerLoop = true, OverlapLoops = true }
+
+--- Streams that overlap with computing need explicit loops.
+--- error: popart_exception
+---@param opts popart.SessionOptions
+---@param strategy popart.ExchangeStrategy of an input or anchor
+function M.check_exchange(opts, strategy)
+  if OVERLAPS[strategy.name] and not (opts.useHostCopyOps and opts.enableExplicitMainLoops
+      and opts.virtualGraphMode ~= Mode.Off) then
+    refuse("ExchangeStrategy::OverlapInnerLoop, ExchangeStrategy::OverlapLoops require "
+      .. "SessionOptions::useHostCopyOps, SessionOptions::enableExplicitMainLoops, "
+      .. "VirtualGraphMode::(Manual, Auto, ExecutionPhases) to be enabled.")
+  end
+end
+
+-- ---- the checks, each of (opts, program) ---------------------------------------------------
+
+local function check_accumulation(opts, program)
+  M.accumulation(opts)
+  if not program.training and opts.enableGradientAccumulation then
+    refuse("Gradient Accumulation only available when training.")
+  end
+end
+
+local function check_replicas(opts, program)
+  local replicas, ipus = M.replicas(opts), program.num_ipus
+  if ipus and ipus % replicas ~= 0 then
+    refuse("For replicated graphs, the number of IPUs must be divisible by the replication "
+      .. "factor. (num ipus = %d, replication factor = %d)", ipus, replicas)
+  end
+end
+
+local function check_processes(opts)
+  local factor, offset, count = opts.globalReplicationFactor, opts.globalReplicaOffset,
+    opts.replicatedGraphCount
+  if not opts.enableDistributedReplicatedGraphs then
+    return
+  elseif factor < 1 then
+    refuse("Invalid globalReplicationFactor value: %d, must be greater or equal than 1", factor)
+  elseif offset < 0 then
+    refuse("Invalid globalReplicaOffset value: %d, must be greater or equal than 0", offset)
+  elseif offset >= factor then
+    refuse("Global replica offset: %d, is larger than global replication factor: %d", offset,
+      factor)
+  elseif opts.enableReplicatedGraphs and count == 1 then
+    refuse("Local replicated graphs enabled but replication factor is 1")
+  elseif opts.enableReplicatedGraphs and count > factor then
+    refuse("Invalid local replication factor: %d, larger than global replication factor: %d", count,
+      factor)
+  end
+end
+
+local function is_explicit(opts)
+  return opts.enableExplicitMainLoops and opts.useHostCopyOps
+end
+
+local function check_pipeline(opts, program)
+  local ipus = program.num_ipus and program.num_ipus // M.replicas(opts)
+  if opts.enablePipelining and not is_explicit(opts)
+      and (opts.virtualGraphMode == Mode.Off or ipus == 1) then
+    refuse("Pipelining requires more than 1 IPU (currently %s) and the 'virtualGraphMode' session "
+      .. "option to not be VirtualGraphMode::Off (currently VirtualGraphMode::%s).",
+      ipus or "unknown", opts.virtualGraphMode.name)
+  end
+end
+
+local function check_phases(opts)
+  local phases = opts.executionPhaseSettings.phases
+  local phased = opts.virtualGraphMode == Mode.ExecutionPhases
+  if phases > 1 and not phased then
+    refuse("> 1 execution phases requires VirtualGraphMode::ExecutionPhases")
+  elseif phased and phases == 0 or phases == 1 then
+    logging.warn("ir", "Phased execution was enabled but only %d phases were defined. Phased "
+      .. "execution only works with >=2 phases. Disabling.", phases)
+  end
+  if opts.executionPhaseSettings.stages > 2 then
+    refuse("executionPhaseSettings.stages: expected 1 or 2, got %d",
+      opts.executionPhaseSettings.stages)
+  end
+end
+
+local function check_loops(opts)
+  if opts.aliasZeroCopy and opts.enablePipelining and not is_explicit(opts) then
+    refuse("Alias zero copy is not supported with implicit pipelining.")
+  elseif opts.aliasZeroCopy and not opts.explicitRecomputation then
+    refuse("Alias zero copy is currently not supported with implicit recomputation.")
+  elseif opts.enableExplicitMainLoops and not opts.useHostCopyOps then
+    refuse("enableExplicitMainLoops requires useHostCopyOps.")
+  end
+end
+
+local function check_buffers(opts)
+  M.buffering_depth(opts, "(any)")
+  for id in pairs(opts.bufferingDepthMap) do
+    M.buffering_depth(opts, id, opts.rearrangeStreamsOnHost)
+  end
+end
+
+local function check_proportion(settings, field)
+  local value = settings[field]
+  if value < 0 or value > 1 then
+    refuse("[AutomaticLossScale transform] Out of range value for '%s'. The current value is %s, "
+      .. "but it should be in the range [0, 1].", field, value)
+  end
+end
+
+local function check_tracking(settings)
+  local by_user = settings.gradientTensorTrackingMethod == Method.GradientsOfUserSpecifiedTensors
+  if settings.toTrackTensors and not by_user then
+    refuse("[AutomaticLossScale transform] toTrackTensors has been set, but "
+      .. "gradientTensorTrackingMethod has not been set to "
+      .. "'GradientTensorTrackingMethod::GradientsOfUserSpecifiedTensors'.")
+  elseif by_user and not settings.toTrackTensors then
+    refuse("[AutomaticLossScale transform] gradientTensorTrackingMethod set to "
+      .. "'GradientTensorTrackingMethod::GradientsOfUserSpecifiedTensors' but 'toTrackTensors' has "
+      .. "not been set")
+  end
+end
+
+local function check_loss_scaling(opts, program)
+  local settings = opts.automaticLossScalingSettings
+  if not settings.enabled then
+    return
+  elseif not program.training then
+    refuse("[AutomaticLossScale transform] Only compatible when doing training")
+  elseif opts.enablePipelining and not opts.enableGradientAccumulation then
+    refuse("[AutomaticLossScale transform] Automatic loss scaling is not currently supported when "
+      .. "the 'enablePipelining' SessionOption is set to 'true', but the "
+      .. "'enableGradientAccumulation' SessionOption is set to 'false'")
+  end
+  check_tracking(settings)
+  check_proportion(settings, "binEdgeLocation")
+  check_proportion(settings, "thresholdUpperCountProportion")
+end
+
+local PARTIALS = { [""] = true, half = true, float = true }
+
+local function check_values(opts)
+  options.each_set(opts, function(name, value, row)
+    if row.refused then
+      refuse("SessionOptions.%s = %s is not supported: %s", name, tostring(value), row.refused)
+    end
+  end)
+  if not PARTIALS[opts.partialsTypeMatMuls] then
+    refuse("partialsTypeMatMuls: expected \"\", \"half\" or \"float\", got '%s'",
+      opts.partialsTypeMatMuls)
+  end
+end
+
+local CHECKS = { check_values, check_accumulation, check_replicas, check_processes, check_pipeline,
+  check_phases, check_loops, check_buffers, check_loss_scaling }
+
+--- What must hold when a session is made, before its graph is known: later come check_depth
+--- and check_exchange.
+---
+--- program: training; num_ipus of the device (nil: not looked at).
+--- error: popart_exception naming the options
+---@param opts popart.SessionOptions
+---@param program {training: boolean, num_ipus: integer?}
+function M.check(opts, program)
+  for _, rule in ipairs(CHECKS) do
+    rule(opts, program)
+  end
+end
+
+-- Options that count only where another one is set.
+local PARTNERS = { replicatedGraphCount = "enableReplicatedGraphs",
+  globalReplicationFactor = "enableDistributedReplicatedGraphs",
+  globalReplicaOffset = "enableDistributedReplicatedGraphs", cachePath = "enableEngineCaching" }
+
+--- Calls note(name, why) for what was set and changes nothing in a session, as reports have
+--- it.
+---@param opts popart.SessionOptions
+---@param note fun(name: string, why: string)
+function M.note(opts, note)
+  options.note(opts, note)
+  options.each_set(opts, function(name)
+    local partner = PARTNERS[name]
+    if partner and not opts[partner] then
+      note("SessionOptions." .. name, partner .. " is not set")
+    elseif name:find("^automaticLossScalingSettings%.")
+        and not opts.automaticLossScalingSettings.enabled then
+      note("SessionOptions." .. name, "automaticLossScalingSettings.enabled is not set")
+    end
+  end)
+end
+
+return M
