@@ -62,19 +62,25 @@ function M.integer(n, i)
   return of_kind(is_integer, n, i, "integers")
 end
 
---- Inputs `first` to `last` (those that are there), which must be of one type.
+--- Raises unless inputs i and j, if both are there, are of one type.
 ---@param n lupine.onnx.Node
----@param first integer
----@param last integer
----@return torch.dtype
-function M.one_type(n, first, last)
-  local dtype = n.inputs[first].dtype
-  for i = first + 1, last do
-    local t = n.inputs[i]
-    n:check(not t or t.dtype == dtype, "inputs '%s' and '%s' must be of one type, got %s and %s",
-      M.name(n, first), M.name(n, i), tostring(dtype), t and tostring(t.dtype))
+---@param i integer
+---@param j integer
+function M.same_type(n, i, j)
+  local a, b = n.inputs[i], n.inputs[j]
+  if a and b and a.dtype ~= b.dtype then
+    n:fail("inputs '%s' and '%s' must be of one type, got %s and %s", M.name(n, i), M.name(n, j),
+      tostring(a.dtype), tostring(b.dtype))
   end
-  return dtype
+end
+
+--- Raises unless inputs 1 to `last`, those that are there, are of one type.
+---@param n lupine.onnx.Node
+---@param last integer
+function M.one_type(n, last)
+  for i = 2, last do
+    M.same_type(n, 1, i)
+  end
 end
 
 -- The size in dimension -i of both; nil if they do not go together.

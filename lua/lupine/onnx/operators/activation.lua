@@ -41,7 +41,7 @@ end
 
 -- Bounds are tensors of one element, either may be absent.
 local function clip(n, x, low, high)
-  operands.one_type(n, 1, 3)
+  operands.one_type(n, 3)
   for i, bound in pairs({ [2] = low, [3] = high }) do
     n:check(bound:numel() == 1, "input '%s' has the shape %s. Allowed: one element",
       operands.name(n, i), operands.shown(bound))
@@ -124,7 +124,7 @@ return function(op)
   op("Shrink(input; bias: float = 0.0, lambd: float = 0.5) -> (output)", 9, shrink)
   op("PRelu(X, slope) -> (Y)", 6, prelu_of_channels)
   op("PRelu(X, slope) -> (Y)", { 7, 9, 16 }, function(n, x, slope)
-    operands.one_type(n, 1, 2)
+    operands.one_type(n, 2)
     operands.broadcast_to(n, 2, 1)
     return prelu(n, x, slope)
   end)

@@ -65,7 +65,7 @@ end
 local function fold(fn)
   return function(n, first, ...)
     local count = select("#", ...) + 1
-    operands.one_type(n, 1, count)
+    operands.one_type(n, count)
     local result = first
     for i = 2, count do
       operands.broadcast(n, 1, i)
@@ -84,20 +84,22 @@ end
 
 local function same_type(fn)
   return function(n, a, b)
-    operands.one_type(n, 1, 2)
+    operands.one_type(n, 2)
     return fn(a, b)
   end
 end
 
 local function truth(fn)
-  return function(n)
-    return fn(operands.bool(n, 1), operands.bool(n, 2))
+  return function(n, a, b)
+    operands.bool(n, 1)
+    operands.bool(n, 2)
+    return fn(a, b)
   end
 end
 
 local function choose(n, condition, x, y)
   operands.bool(n, 1)
-  operands.one_type(n, 2, 3)
+  operands.same_type(n, 2, 3)
   operands.broadcast(n, 1, 2)
   operands.broadcast(n, 1, 3)
   operands.broadcast(n, 2, 3)
@@ -134,12 +136,12 @@ return function(op)
   pair("LessOrEqual", "A, B", "C", nil, { 12, 16 }, same_type(torch.le))
 
   op("Mod(A, B; fmod: int = 0) -> (C)", { 10, 13 }, function(n, a, b)
-    operands.one_type(n, 1, 2)
+    operands.one_type(n, 2)
     operands.broadcast(n, 1, 2)
     return modulo(n, a, b)
   end)
   op("BitShift(X, Y; direction: string!) -> (Z)", 11, function(n, x, y)
-    operands.one_type(n, 1, 2)
+    operands.one_type(n, 2)
     operands.broadcast(n, 1, 2)
     return shift(n, x, y)
   end)

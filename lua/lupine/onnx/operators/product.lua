@@ -3,7 +3,7 @@ local torch = require("torch")
 local operands = require("lupine.onnx.operands")
 
 local function matmul(n, a, b)
-  operands.one_type(n, 1, 2)
+  operands.one_type(n, 2)
   for i = 1, 2 do
     n:check(n.inputs[i]:dim() > 0, "input '%s' is a scalar", operands.name(n, i))
   end
@@ -32,7 +32,7 @@ local function scaled(n, x, name)
 end
 
 local function gemm(n, _, _, c)
-  operands.one_type(n, 1, 3)
+  operands.one_type(n, 3)
   local a = matrix(n, 1, operands.flag(n, "transA"))
   local b = matrix(n, 2, operands.flag(n, "transB"))
   n:check(a:size(1) == b:size(0), "inputs 'A' and 'B': %d columns and %d rows (attributes "
@@ -61,7 +61,7 @@ local function old_gemm(n, a, b, c)
 end
 
 local function einsum(n, ...)
-  operands.one_type(n, 1, select("#", ...))
+  operands.one_type(n, select("#", ...))
   return torch.einsum(n.attr.equation, { ... })
 end
 

@@ -48,12 +48,10 @@ end
 local function dequantize(n, x)
   operands.integer(n, 1)
   operands.floating(n, 2)
-  operands.one_type(n, 1, n.inputs[3] and 1 or 0)
+  operands.same_type(n, 1, 3)
   local axis = n.attr.axis or 1
   local scale, zero = spread(n, 2, x, axis), spread(n, 3, x, axis)
   if zero then
-    n:check(zero.dtype == x.dtype, "inputs 'x' and 'x_zero_point' must be of one type, got %s "
-      .. "and %s", tostring(x.dtype), tostring(zero.dtype))
     x = x:to(torch.int32) - zero:to(torch.int32)
   end
   return x:to(scale.dtype) * scale
@@ -70,20 +68,14 @@ local function dynamic(n)
 end
 
 -- The integers of input i without their zero point, input j: one, or one for each row
--- (`columns`: column) of the matrices.
-local function centred(n, i, j, columns)
+-- or column of the matrices (`spread_over`: of_rows, of_columns).
+local function centred(n, i, j, spread_over)
   local x = operands.integer(n, i)
   n:check(RANGES[x.dtype], "input '%s' is %s. Allowed: uint8, int8", operands.name(n, i),
     tostring(x.dtype))
   x = x:to(torch.int32)
-  local zero = n.inputs[j]
-  if not zero then
-    return x
-  end
-  n:check(zero.dtype == n.inputs[i].dtype, "inputs '%s' and '%s' must be of one type, got %s and "
-    .. "%s", operands.name(n, i), operands.name(n, j), tostring(n.inputs[i].dtype),
-    tostring(zero.dtype))
-  return x - columns(n, j, x):to(torch.int32)
+  operands.same_type(n, i, j)
+  return n.inputs[j] and x - spread_over(n, j, x):to(torch.int32) or x
 end
 
 -- A scale or zero point (input j) for each row, or one for all.
@@ -115,11 +107,13 @@ local function matmul_integer(n)
   return torch.matmul(centred(n, 1, 3, of_rows), centred(n, 2, 4, of_columns))
 end
 
-local function qlinear_matmul(n, a, a_scale, _, b, _, _, y_scale, y_zero)
+local function qlinear_matmul(n, a, a_scale, _, b, _, _, _, y_zero)
+  for _, i in ipairs({ 5, 7 }) do
+    operands.same_type(n, 2, i)
+  end
   local sum = torch.matmul(centred(n, 1, 3, of_rows), centred(n, 4, 6, of_columns))
   local scale = of_rows(n, 2, a) * of_columns(n, 5, b)
   local y = sum:to(a_scale.dtype) * scale / of_rows(n, 7, sum)
-  n:check(y_scale.dtype == a_scale.dtype, "inputs 'a_scale' and 'y_scale' must be of one type")
   return saturated(y, y_zero and of_rows(n, 8, sum), type_of(n, 8))
 end
 

@@ -34,7 +34,7 @@ local function product(x, axes, keep)
   return x
 end
 
--- Name -> the reduction of x over dimensions, and what it is over none of them.
+-- Name -> the reduction of x over dimensions.
 local REDUCTIONS = {
   ReduceL1 = function(x, axes, keep)
     return sum(x:abs(), axes, keep)
@@ -66,7 +66,9 @@ local REDUCTIONS = {
 local ELEMENTWISE = {
   ReduceL1 = torch.abs,
   ReduceL2 = torch.abs,
-  ReduceLogSum = in_floating(torch.log),
+  ReduceLogSum = in_floating(function(x)
+    return x:log()
+  end),
   ReduceSumSquare = torch.square,
 }
 

@@ -172,7 +172,7 @@ local function stft(n, signal, _, window_input)
   local length = frame_length(n, signal, window_input)
   local frames = signal:unfold(1, length, positive(n, 2)):transpose(-1, -2)
   if window_input then
-    operands.one_type(n, 1, 1)
+    operands.same_type(n, 1, 3)
     frames = frames * window_input:unsqueeze(-1)
   end
   return transform(n, frames, nil, false, operands.flag(n, "onesided"))

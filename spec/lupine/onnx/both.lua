@@ -1,0 +1,101 @@
+--- Runs a node in all three ways and sees that they agree:
+---
+---     local both = require("spec.lupine.onnx.both")
+---     local y = both("CumSum", { x, axis }, { reverse = 1 }, { constants = { [2] = true } })
+---
+--- eagerly (the outputs that it returns), under lupine.compile (the same elements), and
+--- on the device "meta" (the same shapes and types). Arguments are those of
+--- spec/lupine/onnx/node.lua.
+local compile = require("lupine.compile")
+local helper = require("spec.helper")
+local node = require("spec.lupine.onnx.node")
+local torch = require("torch")
+
+local M = {}
+
+-- Same type and shape.
+local function same_form(got, want, how)
+  assert(got.dtype == want.dtype and tostring(got.shape) == tostring(want.shape),
+    ("%s: %s %s, eager: %s %s"):format(how, tostring(got.dtype), tostring(got.shape),
+      tostring(want.dtype), tostring(want.shape)))
+end
+
+--- A nested list of a tensor's elements, in one row.
+---@param t torch.Tensor
+---@return number[]
+function M.flat(t)
+  return setmetatable(t:reshape({ -1 }):tolist(), nil)
+end
+
+--- fn of the elements of tensors, broadcast, as a list in one row.
+---@param fn fun(...: number): number|boolean
+---@param ... torch.Tensor
+---@return (number|boolean)[]
+function M.map(fn, ...)
+  local lists = {}
+  for i, t in ipairs(torch.broadcast_tensors(...)) do
+    lists[i] = M.flat(t)
+  end
+  local out = {}
+  for i = 1, #lists[1] do
+    local args = {}
+    for k, list in ipairs(lists) do
+      args[k] = list[i]
+    end
+    out[i] = fn(table.unpack(args))
+  end
+  return out
+end
+
+--- The elements of t are those of the list, in a row.
+---@param t torch.Tensor
+---@param list (number|boolean)[]
+---@param tol? number[]
+function M.near(t, list, tol)
+  helper.near(t:reshape({ -1 }), list, tol)
+end
+
+--- A node refuses its inputs, with a message that has the text.
+---@param text string plain
+---@param ... any the node's arguments
+function M.refuses(text, ...)
+  helper.refuses("ValueError", text:gsub("[%[%]%(%)%.%-%+%*%?%^%$%%]", "%%%0"), node.run, ...)
+end
+
+--- The gradients of a node's first output are those of differences, in float64.
+---@param op string
+---@param inputs torch.Tensor[]
+---@param values? table<string, any>
+---@param options? table
+function M.gradients(op, inputs, values, options)
+  local leaves = {}
+  for i, t in ipairs(inputs) do
+    leaves[i] = t.dtype.is_floating_point and t:double():requires_grad_(true) or t
+  end
+  local model, given = node.model(op, leaves, values, options)
+  for _, t in ipairs(given) do
+    if t.dtype.is_floating_point then
+      t:requires_grad_(true)
+    end
+  end
+  assert(torch.autograd.gradcheck(function(...)
+    return (model(...))
+  end, given))
+end
+
+return setmetatable(M, { __call = function(_, op, inputs, values, options)
+  local model, given = node.model(op, inputs, values, options)
+  local eager = { model(table.unpack(given)) }
+  local compiled = { compile(model, given)(table.unpack(given)) }
+  local flat = {}
+  for i, t in ipairs(given) do
+    flat[i] = t:to("meta")
+  end
+  local shapes = { model(table.unpack(flat)) }
+  for i, y in ipairs(eager) do
+    same_form(compiled[i], y, "compiled")
+    helper.near(compiled[i], y)
+    same_form(shapes[i], y, "meta")
+  end
+  return table.unpack(eager)
+end })
