@@ -69,10 +69,14 @@ local function input_shape(n, i)
   return shape and #(shape.dim or {}) == 1 and { 1 } or {}
 end
 
+local function formed(t, shape, known)
+  return known and core.untraced(t.reshape, t, shape) or t:reshape(shape)
+end
+
 -- What a round gets: its number, the condition, what is carried; and which are known.
 local function arguments(n, i, alive, values, known)
-  local list, flags = { i:reshape(input_shape(n, 1)), alive:reshape(input_shape(n, 2)) },
-    { known.i, known.alive }
+  local list, flags = { formed(i, input_shape(n, 1), known.i),
+    formed(alive, input_shape(n, 2), known.alive) }, { known.i, known.alive }
   for k, v in ipairs(values) do
     list[k + 2], flags[k + 2] = v, known[k]
   end
@@ -111,8 +115,12 @@ local function run_round(n, i, alive, values, known)
   return as_round(#values, n:run("body", arguments(n, i, alive, values, known)))
 end
 
-local function outline_round(n, i, alive, values, known)
-  return as_round(#values, n:outline("body", arguments(n, i, alive, values, known)))
+-- The first round without values.
+local function outline_round(n, values, known)
+  return core.untraced(function()
+    local list, flags = arguments(n, number(0), yes(), values, known)
+    return as_round(#values, n:outline("body", list, flags))
+  end)
 end
 
 -- Zero rounds of scan outputs, of a round's types.
@@ -147,7 +155,7 @@ end
 
 -- The condition must be known in each round; nil if it is not.
 local function unroll(n, trips, alive, values, known)
-  local rounds, first = {}, { values, known }
+  local rounds, first = {}, values
   local going = not alive or is_true(alive)
   while going and #rounds < trips do
     local round = run_round(n, number(#rounds), alive or yes(), values,
@@ -160,7 +168,7 @@ local function unroll(n, trips, alive, values, known)
     rounds[#rounds + 1] = round
   end
   if #rounds == 0 then
-    local none = no_rounds(outline_round(n, number(0), yes(), first[1], {}))
+    local none = no_rounds(outline_round(n, first, {}))
     n.known = table.move(known, 1, #values, 1, {})
     return joined(values, none)
   end
@@ -208,7 +216,7 @@ end
 
 -- A round whose number is not known: what its body makes, or nil and why it has none.
 local function common_round(n, values)
-  local ok, round = pcall(outline_round, n, number(0), yes(), values, { alive = true })
+  local ok, round = pcall(outline_round, n, values, { alive = true })
   if not ok then
     return nil, type(round) == "table" and round.message or tostring(round)
   end
@@ -222,7 +230,7 @@ end
 
 -- Whether the condition of a round follows from constants.
 local function decided(n, values, known)
-  local ok, round = pcall(outline_round, n, number(0), yes(), values,
+  local ok, round = pcall(outline_round, n, values,
     table.move(known, 1, #values, 1, { i = true, alive = true }))
   return not ok or round.known.alive
 end
