@@ -122,3 +122,13 @@ LpOp op_print_tensor = {
     .prepare = lp_print_prepare,
     .cost = lp_rule_view,
 };
+
+/* Copies its operand; the program ends with an error if an element is not 0. */
+LpOp op_abort_if = {
+    .flags = LP_OPF_EFFECT,
+    .forms = "abort_if(Tensor self) -> Tensor @p",
+    .infer = lp_view_same,
+    .grad = lp_grad_same,
+    .prepare = lp_abort_prepare,
+    .cost = lp_rule_view,
+};

@@ -287,6 +287,10 @@ local function named(plan, e)
   error(e, 0)
 end
 
+local function is_internal(plan, i)
+  return plan.operator and (plan.operator.internal or {})[i]
+end
+
 function Graph:run(scope)
   for _, plan in ipairs(self.nodes) do
     if scope.observe then
@@ -298,8 +302,8 @@ function Graph:run(scope)
     end
     for i, name in ipairs(plan.outputs) do
       if name ~= "" then
-        errors.check(results[i] ~= nil, "ValueError", "%s: it gives no output %d ('%s')",
-          plan.name, i - 1, name)
+        errors.check(results[i] ~= nil or is_internal(plan, i), "ValueError",
+          "%s: it gives no output %d ('%s')", plan.name, i - 1, name)
         scope:set(name, results[i], known == true or known and known[i] or false)
       end
     end

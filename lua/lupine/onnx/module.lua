@@ -7,9 +7,9 @@ local nn = require("torch.nn")
 local proto = require("lupine.onnx.proto")
 
 --- Its parameters are the initializers of floating point that results depend on as
---- such; those that decide shapes, and integers, are constants; running statistics
---- of normalisations are buffers. Names with dots lie in modules within, so that
---- state_dict() has the names of the file.
+--- such; those that decide shapes, and integers, are constants; running statistics of
+--- normalisations, and what the graph itself updates, are buffers. Names with dots lie in
+--- modules within, so that state_dict() has the names of the file.
 ---@class lupine.onnx.Module: torch.nn.Module
 ---@field input_names string[] arguments of forward, in order
 ---@field output_names string[] its results
@@ -58,13 +58,13 @@ function Module:init(model, folder)
   rawset(self, "_onnx", state)
   self.input_names, self.output_names = planned.inputs, planned.outputs
   for _, name in ipairs(planned.order) do
-    local t, kind = planned.initializers[name], used[name]
-    if not t:is_floating_point() or kind == nil or kind == "constant" then
+    local t, use = planned.initializers[name], used[name] or "constants"
+    if use ~= "updates" and not t:is_floating_point() or use == "constants" then
       state.constants[name] = t
     else
       local at, last = place(self, name)
       state.where[name] = { at = at, name = last }
-      if kind == "buffer" then
+      if use ~= "parameters" then
         at:register_buffer(last, t)
       else
         at:register_parameter(last, nn.Parameter(t))

@@ -28,6 +28,13 @@ local table_of = {}
 ---@field since integer
 ---@field run fun(n: lupine.onnx.Node, ...: torch.Tensor?): ...
 ---@field shape_only boolean? the result follows from shapes alone
+---@field random boolean? draws numbers
+---@field effect boolean? does more than compute
+---@field constants table<integer, true>? inputs that must be known
+---@field buffers table<integer, true>? inputs that are no parameters: running statistics
+---@field updates table<integer, true>? inputs that it writes
+---@field internal table<integer, true>? outputs that only the original's own passes read,
+---  and that it need not give
 
 local function define(domain, text, versions, run, flags)
   local parsed = schema.parse(text)
@@ -77,6 +84,10 @@ local FAMILIES = {
   { "", "shape" },
   { "", "signal" },
   { "ai.onnx.preview.training", "training" },
+  { "ai.graphcore", "graphcore" },
+  { "ai.graphcore", "graphcore_control" },
+  { "ai.graphcore", "graphcore_nn" },
+  { "ai.graphcore", "graphcore_parts" },
 }
 
 local function load_families()

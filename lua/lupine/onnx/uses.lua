@@ -2,12 +2,17 @@
 --- constants.
 local M = {}
 
-local BUFFER_INPUTS = { BatchNormalization = { [4] = true, [5] = true } }
+-- How operators use the values of an input (flags of their rows, "parameters" unless
+-- said); of several uses the stronger one counts.
+local STRENGTH = { constants = 1, buffers = 2, parameters = 3, updates = 4 }
 
 local function use_of(plan, i)
-  local constants = plan.operator.constants
-  return constants and constants[i] and "constant"
-    or (BUFFER_INPUTS[plan.op] or {})[i] and "buffer" or "parameter"
+  for use in pairs(STRENGTH) do
+    if (plan.operator[use] or {})[i] then
+      return use
+    end
+  end
+  return "parameters"
 end
 
 local uses
@@ -17,16 +22,15 @@ local function uses_of_call(body)
   return body.used
 end
 
--- How the values of an initializer are used: "parameter", "buffer" or "constant".
 function uses(nodes, into)
   into = into or {}
   for _, plan in ipairs(nodes) do
     local within = plan.call and uses_of_call(plan.call)
     for i, name in ipairs(plan.inputs) do
-      local kind = within and (within[plan.call.inputs[i]] or "constant")
+      local use = within and (within[plan.call.inputs[i]] or "constants")
         or not within and use_of(plan, i)
-      if into[name] ~= "parameter" then
-        into[name] = kind == "constant" and into[name] or kind
+      if STRENGTH[use] > STRENGTH[into[name] or "constants"] then
+        into[name] = use
       end
     end
     for _, body in pairs(plan.bodies) do
@@ -36,8 +40,9 @@ function uses(nodes, into)
   return into
 end
 
---- What the values that nodes read are, by name: "parameter", "buffer" (statistics,
---- which training changes without a gradient) or "constant" (they decide shapes).
+--- What the values that nodes read are, by name: "parameters", "buffers" (statistics,
+--- which training changes without a gradient), "updates" (variables that nodes write);
+--- nil for what decides shapes, or is not read.
 ---@param nodes table[] plans
 ---@return table<string, string>
 function M.of(nodes)

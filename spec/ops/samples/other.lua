@@ -62,4 +62,5 @@ return {
   set_overlap_for_input = { { x{ 2, 3 }, "no_overlap" } },
   set_overlap_for_output = { { x{ 2, 3 }, "no_overlap" } },
   print_tensor = { { x{ 2, 3 }, "x", false, loud = true } },
+  abort_if = { { no } },
 }

@@ -261,8 +261,8 @@ end
 -- ---- costs ----------------------------------------------------------------
 -- No value to write; the host prints; a loss that is not reduced is its operand;
 -- bodies are asked for by the IPU's pass alone (passes/ipu/bodies_spec.lua).
-local NOTHING = { empty = true, print_tensor = true, identity_loss = true, branch = true,
-  call = true }
+local NOTHING = { empty = true, print_tensor = true, abort_if = true, identity_loss = true,
+  branch = true, call = true }
 
 --- Operators that may cost nothing, views and markers among them: whoever
 --- reads the result reads the operand in its place.

@@ -25,6 +25,9 @@ LpPrepare lp_cat_prepare, lp_flip_prepare, lp_tri_prepare, lp_pad_prepare;
 /* Copies its operand and writes it to stderr. */
 LpPrepare lp_print_prepare;
 
+/* Copies its operand and fails if an element of it is not 0. */
+LpPrepare lp_abort_prepare;
+
 /* ---- rows by index (gather_rows.c, by the driver of gather.h) ------------ */
 LpPrepare lp_index_select_prepare;       /* self, index; dim */
 LpPrepare lp_index_add_prepare;          /* self, index, source; dim */

@@ -7,7 +7,6 @@
 --- sample. Numbers at random are those of the one generator (torch.manual_seed): the
 --- attribute `seed` does not act, as in PopART.
 local torch = require("torch")
-local core = require("lupine.core")
 local F = require("torch.nn.functional")
 
 -- ---- batches -------------------------------------------------------------------------
@@ -81,6 +80,7 @@ end
 
 local BATCH = "BatchNormalization(X, scale, B, mean, var; epsilon: float = 1e-5, %s) -> (%s)"
 local OLD = "Y, mean?, var?, saved_mean?, saved_var?"
+local STATISTICS = { buffers = { [4] = true, [5] = true } }
 
 -- ---- others ----------------------------------------------------------------------------
 
@@ -151,18 +151,13 @@ local function dropout_by(n, x, ratio, trains)
   return masked(n, x, x * (kept * factor):to(x.dtype), kept)
 end
 
--- Whether an input that decides is known while this runs.
-local function is_known(n, i, t)
-  return not t or n.scope:is_known(n.plan.inputs[i])
-    or not (core.is_tracing() or t.is_meta)
-end
-
 local function dropout_12(n, x, ratio, trains)
-  if is_known(n, 3, trains) then
+  if not trains or n:knows(3) then
     local drops = n.training or trains and n:number(3) ~= false and n:number(3) ~= 0
-    if not drops and not is_known(n, 2, ratio) then
+    local knows = not ratio or n:knows(2)
+    if not drops and not knows then
       return dropout(n, x, 0, false)
-    elseif is_known(n, 2, ratio) then
+    elseif knows then
       return dropout(n, x, n:number(2) or 0.5, drops or false)
     end
   end
@@ -171,11 +166,13 @@ local function dropout_12(n, x, ratio, trains)
 end
 
 return function(op)
-  op(BATCH:format("is_test: int = 0, momentum: float = 0.9, spatial: int = 1", OLD), 6, batch_norm)
-  op(BATCH:format("momentum: float = 0.9, spatial: int = 1", OLD), 7, batch_norm)
-  op(BATCH:format("momentum: float = 0.9", OLD), 9, batch_norm)
+  op(BATCH:format("is_test: int = 0, momentum: float = 0.9, spatial: int = 1", OLD), 6, batch_norm,
+    STATISTICS)
+  op(BATCH:format("momentum: float = 0.9, spatial: int = 1", OLD), 7, batch_norm, STATISTICS)
+  op(BATCH:format("momentum: float = 0.9", OLD), 9, batch_norm, STATISTICS)
   op(BATCH:format("momentum: float = 0.9, training_mode: int = 0", "Y, running_mean?, running_var?")
-    :gsub("mean, var;", "input_mean, input_var;"), { 14, 15 }, batch_norm)
+    :gsub("mean, var;", "input_mean, input_var;"), { 14, 15 }, batch_norm,
+    STATISTICS)
 
   op("InstanceNormalization(input, scale, B; epsilon: float = 1e-5) -> (output)", { 1, 6 },
     function(n, x, scale, b)
