@@ -209,6 +209,17 @@ static int step_text(lua_State *L)
     return 1;
 }
 
+/* step:graph() -> its micro graph, a copy */
+static int step_graph(lua_State *L)
+{
+    LpErr e = {0};
+    const LpStep *s = lp_check_step(L);
+    LpBox *b = lp_new_box(L, &lp_graph_class);
+    b->p = lp_graph_clone(s->micro, &e);
+    lp_must(L, e.code, &e);
+    return 1;
+}
+
 /* step_parse(text) -> step; its variables have no data yet */
 static int step_parse(lua_State *L)
 {
@@ -221,19 +232,14 @@ static int step_parse(lua_State *L)
     return 1;
 }
 
-static const luaL_Reg step_methods[] = {{"vars", step_vars},
-                                        {"names", step_names},
-                                        {"add_var", step_add_var},
-                                        {"places", step_places},
-                                        {"loops", step_loops},
-                                        {"trains", step_trains},
-                                        {"overlaps", step_overlaps},
-                                        {"complete", lp_step_complete},
-                                        {"text", step_text},
-                                        {"data", step_data},
-                                        {"bind", step_bind},
-                                        {"compile", lp_step_compile},
-                                        {NULL, NULL}};
+static const luaL_Reg step_methods[] = {
+    {"vars", step_vars},          {"names", step_names},
+    {"add_var", step_add_var},    {"places", step_places},
+    {"loops", step_loops},        {"trains", step_trains},
+    {"overlaps", step_overlaps},  {"complete", lp_step_complete},
+    {"text", step_text},          {"graph", step_graph},
+    {"data", step_data},          {"bind", step_bind},
+    {"compile", lp_step_compile}, {NULL, NULL}};
 
 void lp_bind_step(lua_State *L)
 {
