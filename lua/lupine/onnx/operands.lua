@@ -146,6 +146,24 @@ function M.axes(n, axes, rank, what)
   return out
 end
 
+--- An input of one element: a number if it is a constant, else a tensor without
+--- dimensions.
+---@param n lupine.onnx.Node
+---@param i integer
+---@return number|torch.Tensor|nil
+function M.scalar(n, i)
+  local t = n.inputs[i]
+  if not t then
+    return nil
+  end
+  n:check(t:numel() == 1, "input '%s' has the shape %s. Allowed: one element", M.name(n, i),
+    M.shown(t))
+  if n.scope:is_known(n.plan.inputs[i]) and not t.is_meta then
+    return n:number(i)
+  end
+  return t:reshape({})
+end
+
 --- An attribute that is 0 or 1.
 ---@param n lupine.onnx.Node
 ---@param name string

@@ -39,17 +39,19 @@ local function prelu_of_channels(n, x, slope)
   return prelu(n, x, slope:reshape(sizes))
 end
 
--- Bounds are tensors of one element, either may be absent.
-local function clip(n, x, low, high)
+-- Either bound may be absent.
+local function clip(n, x)
   operands.one_type(n, 3)
-  for i, bound in pairs({ [2] = low, [3] = high }) do
-    n:check(bound:numel() == 1, "input '%s' has the shape %s. Allowed: one element",
-      operands.name(n, i), operands.shown(bound))
-  end
+  local low, high = operands.scalar(n, 2), operands.scalar(n, 3)
   if not low and not high then
     return x
+  elseif math.type(low or 0) and math.type(high or 0) then
+    return torch.clamp(x, low, high)
   end
-  return torch.clamp(x, low and low:reshape({}), high and high:reshape({}))
+  local function tensor(bound)
+    return bound and torch.as_tensor(bound, { dtype = x.dtype })
+  end
+  return torch.clamp(x, tensor(low), tensor(high))
 end
 
 -- ---- along a dimension -----------------------------------------------------------------

@@ -1,6 +1,6 @@
 --- Signal processing of ONNX. Complex numbers are pairs in the last dimension, and a
---- Fourier transform is a product with a constant matrix, so that it has a gradient and
---- runs in compiled programs.
+--- Fourier transform is made of products with constant matrices, so that it has a
+--- gradient and runs in compiled programs.
 local core = require("lupine.core")
 local torch = require("torch")
 local operands = require("lupine.onnx.operands")
@@ -66,50 +66,78 @@ end
 
 -- ---- Fourier transforms --------------------------------------------------------------------
 
--- cos and sin of 2 pi i k / length for i < rows, k < columns.
-local function circle(rows, columns, length)
+-- Up to so many points a transform is one product with a matrix; more are split in two
+-- factors, if there are.
+local DIRECT = 512
+
+-- cos and sin of 2 pi i k / length for i < rows, k < columns; negative if `sign` is.
+local function circle(rows, columns, length, sign)
   local i = torch.arange(rows):unsqueeze(1)
   local k = torch.arange(columns):unsqueeze(0)
-  local angle = (i * k):remainder(length):double() * (2 * math.pi / length)
+  local angle = (i * k):remainder(length):double() * (sign * 2 * math.pi / length)
   return angle:cos(), angle:sin()
 end
 
--- The matrix of a transform of `length` points to `bins`: from rows of [place, part] to
+-- The matrix of a transform of `length` points to `bins`: from rows of [point, part] to
 -- columns of [bin, part], where a part is real or imaginary.
 local function dft_matrix(length, bins, parts, inverse)
-  local cos, sin = circle(length, bins, length)
+  local cos, sin = circle(length, bins, length, inverse and 1 or -1)
   if inverse then
-    cos, sin = cos / length, sin / -length
+    cos, sin = cos / length, sin / length
   end
-  local of_real = torch.stack({ cos, -sin }, -1)
+  local of_real = torch.stack({ cos, sin }, -1)
   if parts == 1 then
     return of_real:reshape({ length, bins * 2 })
   end
-  local of_imaginary = torch.stack({ sin, cos }, -1)
+  local of_imaginary = torch.stack({ -sin, cos }, -1)
   return torch.stack({ of_real, of_imaginary }, 1):reshape({ length * 2, bins * 2 })
 end
 
--- From the bins of one side back to `length` real points: those that are left out are
--- the conjugates of these.
-local function real_matrix(bins, length)
-  local cos, sin = circle(bins, length, length)
-  local twice = torch.full({ bins, 1 }, 2.0 / length, { dtype = torch.float64 })
-  twice[0] = 1.0 / length
-  if length % 2 == 0 then
-    twice[bins - 1] = 1.0 / length
+-- x with other sizes in place of its last `last` ones.
+local function reshaped(x, last, ...)
+  local sizes = { table.unpack(x.shape, 1, x:dim() - last) }
+  for _, size in ipairs({ ... }) do
+    sizes[#sizes + 1] = size
   end
-  return torch.stack({ cos * twice, sin * -twice }, 1):reshape({ bins * 2, length })
+  return x:reshape(sizes)
 end
 
--- x [..., points, parts] times the matrix that `make` gives.
-local function times(x, parts, make, ...)
-  local matrix = core.untraced(make, ...):to(x.dtype)
-  local sizes = { table.unpack(x.shape, 1, x:dim() - 2) }
-  local count = #sizes
-  sizes[count + 1] = matrix:size(0)
-  local y = torch.matmul(x:reshape(sizes), matrix)
-  sizes[count + 1], sizes[count + 2] = matrix:size(1) // parts, parts
-  return y:reshape(sizes)
+local function product(x, length, bins, inverse)
+  local parts = x:size(-1)
+  local matrix = core.untraced(dft_matrix, length, bins, parts, inverse):to(x.dtype)
+  local y = torch.matmul(reshaped(x, 2, length * parts), matrix)
+  return reshaped(y, 1, bins, 2)
+end
+
+-- x [..., rows, columns, 2], each number turned by its row times its column.
+local function turned(x, rows, columns, inverse)
+  local cos, sin = core.untraced(function()
+    local c, s = circle(rows, columns, rows * columns, inverse and 1 or -1)
+    return c:unsqueeze(-1):to(x.dtype), torch.stack({ -s, s }, -1):to(x.dtype)
+  end)
+  return x * cos + x:flip({ -1 }) * sin
+end
+
+-- The largest factor of a number up to its root.
+local function factor(number)
+  local root = math.floor(math.sqrt(number))
+  while number % root ~= 0 do
+    root = root - 1
+  end
+  return root
+end
+
+-- The transform of x [..., length, parts]. Point n of a * b is n1 * b + n2, and bin k is
+-- k2 * a + k1: transforms over n1, turns by n2 * k1, transforms over n2.
+local function spectrum(x, length, inverse)
+  local a = length > DIRECT and factor(length) or 1
+  if a == 1 then
+    return product(x, length, length, inverse)
+  end
+  local b = length // a
+  local y = spectrum(reshaped(x, 2, a, b, x:size(-1)):transpose(-3, -2), a, inverse)
+  y = spectrum(turned(y, b, a, inverse):transpose(-3, -2), b, inverse)
+  return reshaped(y:transpose(-3, -2), 3, length, 2)
 end
 
 -- x with exactly `size` places in the dimension before the last: cut, or zeros behind.
@@ -119,6 +147,14 @@ local function fitted(x, size)
     return x:narrow(-2, 0, size)
   end
   return has < size and torch.constant_pad_nd(x, { 0, 0, 0, size - has }) or x
+end
+
+-- The real points of which x has the bins of one side: the others are conjugates.
+local function real_points(x, length)
+  local bins, rest = fitted(x, length // 2 + 1), (length - 1) // 2
+  local other = bins:narrow(-2, 1, rest):flip({ -2 })
+  local conjugate = torch.cat({ other:narrow(-1, 0, 1), -other:narrow(-1, 1, 1) }, -1)
+  return spectrum(torch.cat({ bins, conjugate }, -2), length, true):narrow(-1, 0, 1)
 end
 
 -- The transform of x [..., points, parts] over its points.
@@ -132,11 +168,17 @@ local function transform(n, x, length, inverse, onesided)
     length = length or 2 * (x:size(-2) - 1)
     n:check(length > 0, "input '%s' has %d bins. Allowed: 2 or more", operands.name(n, 1),
       x:size(-2))
-    return times(fitted(x, length // 2 + 1), 1, real_matrix, length // 2 + 1, length)
+    return real_points(x, length)
   end
   length = length or x:size(-2)
-  local bins = onesided and length // 2 + 1 or length
-  return times(fitted(x, length), 2, dft_matrix, length, bins, parts, inverse)
+  n:check(length > 0, "input '%s' of the shape %s has no points", operands.name(n, 1),
+    operands.shown(n.inputs[1]))
+  x = fitted(x, length)
+  if onesided and length <= DIRECT then
+    return product(x, length, length // 2 + 1, false)
+  end
+  local y = spectrum(x, length, inverse)
+  return onesided and y:narrow(-2, 0, length // 2 + 1) or y
 end
 
 local function dft(n, x, axis, what)

@@ -156,6 +156,21 @@ describe("DFT", function()
     end
   end)
 
+  it("splits long transforms", function()
+    for _, n in ipairs({ 600, 1031, 1024 }) do
+      local x = torch.randn({ n, 2 }, { dtype = torch.float64 })
+      local want = fourier(x:tolist(), 3, -1)
+      local y = both("DFT", { x:unsqueeze(0) })
+      both.near(y[0]["0:3"], both.flat(want), { 1e-8, 1e-8 })
+      both.near(node("DFT", { y }, { inverse = 1 }), both.flat(x), { 1e-8, 1e-8 })
+      local real = x:unsqueeze(0):narrow(-1, 0, 1)
+      local half = both("DFT", { real }, { onesided = 1 })
+      assert.equal(n // 2 + 1, half:size(1))
+      both.near(both("DFT", { half, torch.tensor(n) }, { onesided = 1, inverse = 1 },
+        { constants = { [2] = true } }), both.flat(real), { 1e-8, 1e-8 })
+    end
+  end)
+
   it("keeps its type and has gradients", function()
     for _, dtype in ipairs({ torch.float32, torch.float16, torch.bfloat16 }) do
       local x = torch.randn({ 1, 6, 2 }):to(dtype)
