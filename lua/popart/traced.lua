@@ -87,7 +87,7 @@ function Model:init(given, shapes)
   local used = self.graph:uses()
   for _, name in ipairs(self.graph.order) do
     local t = self.graph.initializers[name]
-    if t:is_floating_point() and used[name] ~= "constant" then
+    if used[name] == "buffer" or used[name] ~= "constant" and t:is_floating_point() then
       self.variables[name] = t
       self.order[#self.order + 1] = name
     else

@@ -58,13 +58,13 @@ function Module:init(model, folder)
   rawset(self, "_onnx", state)
   self.input_names, self.output_names = planned.inputs, planned.outputs
   for _, name in ipairs(planned.order) do
-    local t, use = planned.initializers[name], used[name] or "constants"
-    if use ~= "updates" and not t:is_floating_point() or use == "constants" then
+    local t, use = planned.initializers[name], used[name] or "constant"
+    if use == "constant" or use == "parameter" and not t:is_floating_point() then
       state.constants[name] = t
     else
       local at, last = place(self, name)
       state.where[name] = { at = at, name = last }
-      if use ~= "parameters" then
+      if use == "buffer" then
         at:register_buffer(last, t)
       else
         at:register_parameter(last, nn.Parameter(t))
@@ -81,7 +81,8 @@ function Module:forward(...)
   local names, n = state.graph.inputs, select("#", ...)
   errors.check(n == #names, "TypeError", "the model takes %d inputs (%s), %d were given", #names,
     table.concat(names, ", "), n)
-  local scope = graph.Scope(nil, { training = self.training, observe = state.observe })
+  local scope = graph.Scope(nil, { training = self.training, tracks = self.training,
+    observe = state.observe })
   for i, name in ipairs(names) do
     local x = select(i, ...)
     errors.check(core.is_tensor(x), "TypeError", "input '%s': expected a tensor", name)

@@ -18,7 +18,7 @@ local Scope = class.new("Scope")
 function Scope:init(around, options)
   self.around, self.values, self.known = around, {}, {}
   self.given = {} -- values of initializers, where their shapes stand for them
-  self.training = options.training
+  self.training, self.tracks = options.training, options.tracks
   self.observe = options.observe
   self.outline = options.outline -- what is around and not known is seen without values
 end
@@ -75,6 +75,8 @@ end
 ---@field version integer of the operator
 ---@field outputs string[] names; "" for one that is not wanted
 ---@field training boolean whether the model is in training mode
+---@field tracks boolean? whether normalisations use and keep statistics of the batch, as
+---  modules in training mode do
 ---@field inputs table<integer, torch.Tensor>
 ---@field known table<integer, boolean>? set by an operator: which results are known now
 local Node = class.new("Node")
@@ -82,7 +84,8 @@ local Node = class.new("Node")
 function Node:init(plan, scope)
   self.plan, self.scope = plan, scope
   self.name, self.op, self.attr = plan.name, plan.op, plan.attr
-  self.version, self.outputs, self.training = plan.version, plan.outputs, scope.training
+  self.version, self.outputs = plan.version, plan.outputs
+  self.training, self.tracks = scope.training, scope.tracks
 end
 
 --- Whether an output is wanted.
@@ -192,7 +195,8 @@ function Node:outline(name, values, known)
     for i, t in ipairs(values) do
       given[i] = known and known[i] and t or meta(t)
     end
-    local scope = Scope(self.scope, { training = self.training, outline = true })
+    local scope = Scope(self.scope, { training = self.training, tracks = self.tracks,
+      outline = true })
     return self.plan.bodies[name]:call(scope, given, known)
   end)
 end

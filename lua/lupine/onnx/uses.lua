@@ -2,17 +2,18 @@
 --- constants.
 local M = {}
 
--- How operators use the values of an input (flags of their rows, "parameters" unless
--- said); of several uses the stronger one counts.
-local STRENGTH = { constants = 1, buffers = 2, parameters = 3, updates = 4 }
+-- Flags of operators that say how they use the values of an input, and what it is for
+-- them; else it is a parameter. Of several uses the strongest counts.
+local FLAGS = { constants = "constant", buffers = "buffer", updates = "updated" }
+local STRENGTH = { constant = 1, buffer = 2, parameter = 3, updated = 4 }
 
 local function use_of(plan, i)
-  for use in pairs(STRENGTH) do
-    if (plan.operator[use] or {})[i] then
+  for flag, use in pairs(FLAGS) do
+    if (plan.operator[flag] or {})[i] then
       return use
     end
   end
-  return "parameters"
+  return "parameter"
 end
 
 local uses
@@ -27,9 +28,9 @@ function uses(nodes, into)
   for _, plan in ipairs(nodes) do
     local within = plan.call and uses_of_call(plan.call)
     for i, name in ipairs(plan.inputs) do
-      local use = within and (within[plan.call.inputs[i]] or "constants")
+      local use = within and (within[plan.call.inputs[i]] or "constant")
         or not within and use_of(plan, i)
-      if STRENGTH[use] > STRENGTH[into[name] or "constants"] then
+      if STRENGTH[use] > (STRENGTH[into[name]] or 0) then
         into[name] = use
       end
     end
@@ -40,13 +41,17 @@ function uses(nodes, into)
   return into
 end
 
---- What the values that nodes read are, by name: "parameters", "buffers" (statistics,
---- which training changes without a gradient), "updates" (variables that nodes write);
---- nil for what decides shapes, or is not read.
+--- What the values that nodes read are, by name: "parameter", "buffer" (statistics, which
+--- training changes without a gradient, and variables that nodes write, of any dtype) or
+--- "constant" (they decide shapes); nil for what is not read.
 ---@param nodes table[] plans
 ---@return table<string, string>
 function M.of(nodes)
-  return uses(nodes)
+  local out = {}
+  for name, use in pairs(uses(nodes)) do
+    out[name] = use == "updated" and "buffer" or use
+  end
+  return out
 end
 
 return M

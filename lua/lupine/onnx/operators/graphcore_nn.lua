@@ -1,6 +1,7 @@
 --- Operators of the domain ai.graphcore for neural networks.
 --- source: PopART, builder.hpp (AiGraphcoreOpset1) and willow/src/op
 local torch = require("torch")
+local batch_norm = require("lupine.onnx.batch_norm")
 local core = require("lupine.core")
 local spline = require("torch_spline_conv")
 local F = require("torch.nn.functional")
@@ -216,6 +217,12 @@ end
 local PLAN = "planType: string, perConvReservedTiles: int, cycleBackOff: float"
 
 local function layers(op)
+  -- unbiased_variance says nothing, as in PopART: it always is
+  op("BatchNormalization(X, scale, B, mean, var; epsilon: float = 1e-5, momentum: float = 0.9, "
+    .. "unbiased_variance: int = 0) -> (Y, mean?, var?, saved_mean?, saved_var?)", 1,
+    function(n, ...)
+      return batch_norm.run(n, true, ...)
+    end, { buffers = { [4] = true, [5] = true } })
   op("GroupNormalization(X, scale, B; num_groups: int!, epsilon: float = 1e-5) -> (Y, mean?, "
     .. "invStdDev?)", 1, group_norm)
   op("NormalizeImage(image, offsets, scales; scale: float = 1.0) -> (output)", 1, normalize_image)

@@ -1,81 +1,15 @@
 --- Normalisations of ONNX, and dropout.
 ---
---- A batch normalisation in training form (training_mode, or outputs beside the first
---- before version 14) gives the new running statistics, with the variance of the
---- population. In a model in training mode these are kept, too, and one in inference
---- form normalises and counts as torch.nn.BatchNorm does, with the variance of a
---- sample. Numbers at random are those of the one generator (torch.manual_seed): the
---- attribute `seed` does not act, as in PopART.
+--- Numbers at random are those of the one generator (torch.manual_seed): the attribute
+--- `seed` does not act, as in PopART.
+local batch_norm = require("lupine.onnx.batch_norm")
 local torch = require("torch")
 local F = require("torch.nn.functional")
 
--- ---- batches -------------------------------------------------------------------------
+-- ---- batches ---------------------------------------------------------------------------
 
-local OPERANDS = { "scale", "B", "mean", "var" }
-
-local function check_operands(n, shape, ...)
-  for i, name in ipairs(OPERANDS) do
-    local t = select(i, ...)
-    n:check(tostring(t.shape) == tostring(shape), "expected shape of %s to be %s, got %s", name,
-      tostring(shape), tostring(t.shape))
-  end
-end
-
-local function keep(running, new)
-  torch.no_grad(function()
-    running:copy_(new)
-  end)
-end
-
--- Y, running mean, running variance, and those of the batch.
-local function train(n, x, scale, b, mean, var)
-  local keeps = n.attr.momentum
-  local y, batch_mean, batch_var = F._batch_norm_train(x, scale, b, n.attr.epsilon)
-  batch_mean, batch_var = batch_mean:detach():to(mean.dtype), batch_var:detach():to(var.dtype)
-  local new_mean = mean:detach() * keeps + batch_mean * (1 - keeps)
-  local new_var = var:detach() * keeps + batch_var * (1 - keeps)
-  if n.training then
-    keep(mean, new_mean)
-    keep(var, new_var)
-  end
-  return y, new_mean, new_var, batch_mean, batch_var
-end
-
--- One number of each operand for each place too, not for channels only: each is a
--- channel of its own.
-local function spread(n, x, ...)
-  check_operands(n, torch.Size({ table.unpack(x.shape, 2) }), ...)
-  local flat = { x:reshape({ x:size(0), -1 }) }
-  for i = 1, 4 do
-    flat[i + 1] = (select(i, ...)):reshape({ -1 })
-  end
-  return flat
-end
-
-local function normalise(n, trains, x, ...)
-  n:check(x:dim() >= 2, "X must have 2 dimensions or more (batch, channels), got the shape %s",
-    tostring(x.shape))
-  check_operands(n, torch.Size({ x:size(1) }), ...)
-  if trains then
-    return train(n, x, ...)
-  end
-  local scale, b, mean, var = ...
-  return F.batch_norm(x, mean, var, scale, b, n.training, 1 - n.attr.momentum, n.attr.epsilon)
-end
-
-local function batch_norm(n, x, ...)
-  local trains = n:wants(2) or (n.attr.training_mode or 0) ~= 0
-  n:check(not trains or (n.attr.is_test or 0) == 0, "attribute 'is_test': it is 1, and outputs of "
-    .. "training are wanted")
-  if (n.attr.spatial or 1) ~= 0 then
-    return normalise(n, trains, x, ...)
-  end
-  local flat = spread(n, x, ...)
-  local results = { normalise(n, trains, table.unpack(flat)) }
-  for i, t in ipairs(results) do
-    results[i] = t:reshape(i == 1 and x.shape or { table.unpack(x.shape, 2) })
-  end
-  return table.unpack(results)
+local function of_population(n, ...)
+  return batch_norm.run(n, false, ...)
 end
 
 local BATCH = "BatchNormalization(X, scale, B, mean, var; epsilon: float = 1e-5, %s) -> (%s)"
@@ -166,17 +100,17 @@ local function dropout_12(n, x, ratio, trains)
 end
 
 return function(op)
-  op(BATCH:format("is_test: int = 0, momentum: float = 0.9, spatial: int = 1", OLD), 6, batch_norm,
-    STATISTICS)
-  op(BATCH:format("momentum: float = 0.9, spatial: int = 1", OLD), 7, batch_norm, STATISTICS)
-  op(BATCH:format("momentum: float = 0.9", OLD), 9, batch_norm, STATISTICS)
+  op(BATCH:format("is_test: int = 0, momentum: float = 0.9, spatial: int = 1", OLD), 6,
+    of_population, STATISTICS)
+  op(BATCH:format("momentum: float = 0.9, spatial: int = 1", OLD), 7, of_population, STATISTICS)
+  op(BATCH:format("momentum: float = 0.9", OLD), 9, of_population, STATISTICS)
   op(BATCH:format("momentum: float = 0.9, training_mode: int = 0", "Y, running_mean?, running_var?")
-    :gsub("mean, var;", "input_mean, input_var;"), { 14, 15 }, batch_norm,
+    :gsub("mean, var;", "input_mean, input_var;"), { 14, 15 }, of_population,
     STATISTICS)
 
   op("InstanceNormalization(input, scale, B; epsilon: float = 1e-5) -> (output)", { 1, 6 },
     function(n, x, scale, b)
-      check_operands(n, torch.Size({ x:size(1) }), scale, b, scale, b)
+      batch_norm.check_operands(n, torch.Size({ x:size(1) }), scale, b)
       return F._instance_norm_train(x, scale, b, n.attr.epsilon)
     end)
   op("LRN(X; size: int!, alpha: float = 0.0001, beta: float = 0.75, bias: float = 1.0) -> (Y)",
