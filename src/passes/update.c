@@ -125,7 +125,7 @@ static LpVal velocity(Update *u, const LpUpdateRule *r, LpVal *in, LpVal g)
     LpBuilder *b = &u->gb.b;
     const LpVal *old = operand_of(r, "velocity", in);
     const LpVal *damp = operand_of(r, "dampening", in);
-    if (!old || !damp) {
+    if (!old || !damp || *old == LP_NOVAL) {
         lacks(u, r, "velocity");
         return g;
     }
@@ -196,9 +196,9 @@ static LpStatus measure(Update *u)
         if (r->max_norm < 0 || u->accum[i] < 0)
             continue;
         LP_FAIL_IF(lp_step_grouped(u->s), u->err, LP_E_NOT_IMPLEMENTED,
-                   "the norm of all gradients (max_grad_norm) is not there for "
-                   "weights in replica groups: a replica has a part of them "
-                   "only");
+                   "the norm of gradients (max_grad_norm, ClipNormSettings) is "
+                   "not there for weights in replica groups: a replica has a "
+                   "part of them only");
         add_squares(u, r, u->accum[i], &u->clip[r->max_norm]);
     }
     for (size_t v = 0; v < u->s->n_var && u->err->code == LP_OK; v++)

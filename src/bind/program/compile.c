@@ -78,11 +78,19 @@ static int opt_var(lua_State *L, int t, const char *key, int least,
 static LpClip read_clip(lua_State *L, int t)
 {
 #define LP_CLIP_NAME(name) #name,
-    static const char *const names[] = {LP_CLIPS(LP_CLIP_NAME) NULL};
+    static const char *const names[] = {LP_CLIPS(LP_CLIP_NAME)};
 #undef LP_CLIP_NAME
-    lua_getfield(L, t, "clips");
-    int at = luaL_checkoption(L, -1, names[0], names);
-    lua_pop(L, 1);
+    const char *given = lp_opt_str(L, t, "clips");
+    if (given[0] == '\0')
+        return LP_CLIP_gradient;
+    int at = 0;
+    while (at < LP_N_CLIP && strcmp(names[at], given) != 0)
+        at++;
+    if (at == LP_N_CLIP)
+        lp_raise(L, LP_E_VALUE,
+                 "clips: got '%s'. Allowed: gradient, sum, decayed, velocity, "
+                 "gathered",
+                 given);
     return (LpClip)at;
 }
 
