@@ -249,13 +249,6 @@ describe("the host program", function()
     assert.matches(path .. ":4: in main chunk", err, 1, true)
   end)
 
-  it("says in one line that popart is not there", function()
-    local _, err, code = run({ "-e", "local popart = require('popart')" })
-    assert.equal(1, code)
-    assert.matches("ImportError: the module 'popart' is not part of lupine", err, 1, true)
-    assert.not_matches("no file", err, 1, true)
-  end)
-
   it("cuts the traceback of a stack overflow", function()
     local _, err, code = run({ "-e", "local function f() return 1 + f() end f()" })
     assert.equal(1, code)

@@ -75,12 +75,7 @@ function M.of(model, o, ipus)
   if where.graphs then
     check_graphs(nodes, mode)
   end
-  errors.check(not o.enablePipelining or mode ~= "Off" and ipus > 1, "popart_exception",
-    "Pipelining requires more than 1 IPU (currently %d) and a 'virtualGraphMode' setting other "
-    .. "than VirtualGraphMode.Off (currently %s).", ipus, mode)
   local phases = o.executionPhaseSettings.phases
-  errors.check(phases <= 1 or mode == "ExecutionPhases", "popart_exception",
-    "> 1 execution phases requires VirtualGraphMode::ExecutionPhases, it is %s", mode)
   where.phases = mode == "ExecutionPhases" and phases > 1
   where.stages = o.enablePipelining
   local graph_of = {}

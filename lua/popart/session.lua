@@ -17,12 +17,14 @@ local class = require("lupine.base.class")
 local dataflow = require("popart.dataflow")
 local device_info = require("popart.device_info")
 local errors = require("popart.errors")
+local executables = require("popart.executables")
 local logging = require("popart.logging")
 local lupine_session = require("lupine.session")
 local optimizers = require("popart.optimizers")
 local Patterns = require("popart.patterns").Patterns
 local placement = require("popart.placement")
-local session_options = require("popart.session_options")
+local option_rules = require("popart.option_rules")
+local options = require("popart.options")
 local settings = require("popart.session_settings")
 local stepio = require("popart.stepio")
 local tensor_info = require("popart.tensor_info")
@@ -63,7 +65,7 @@ end
 
 local KINDS = { dataFlow = dataflow.DataFlow, deviceInfo = device_info.DeviceInfo,
   inputShapeInfo = tensor_info.InputShapeInfo, patterns = Patterns,
-  userOptions = session_options.SessionOptions, optimizer = optimizers.Optimizer }
+  userOptions = options.SessionOptions, optimizer = optimizers.Optimizer }
 
 -- The arguments of a session by name.
 local function arguments(where, names, ...)
@@ -82,7 +84,7 @@ local function arguments(where, names, ...)
   end
   errors.check(type(out.fnModel) == "string", "TypeError", "%s: fnModel: expected a file's path or "
     .. "the bytes of a ModelProto, got %s", where, check.describe(out.fnModel))
-  out.userOptions = class.copy(out.userOptions or session_options.SessionOptions())
+  out.userOptions = class.copy(out.userOptions or options.SessionOptions())
   return out
 end
 
@@ -110,9 +112,6 @@ end
 local function build(s, given)
   s.model = traced.Model(given.fnModel, given.inputShapeInfo)
   local o = s.options
-  errors.check(s.device.numIpus % s.replicas == 0, "popart_exception", "For replicated graphs, the "
-    .. "number of IPUs must be divisible by the replication factor. The device has %d, the "
-    .. "factor is %d", s.device.numIpus, s.replicas)
   s.groups = settings.groups(s.model, s.replicas)
   s.where = placement.of(s.model, o, s.device.numIpus // s.replicas)
   s.traced = traced.trace(s.model, { loss = given.loss, groups = s.groups, where = s.where })
@@ -128,9 +127,8 @@ local function make(self, where, names, training, ...)
   local o = s.options
   errors.check(training or #s.flow:anchors() > 0, "popart_exception",
     "User must specify an anchor tensor when doing inference.")
-  s.replicas = o.enableReplicatedGraphs and o.replicatedGraphCount or 1
-  s.accumulation = o.enableGradientAccumulation and o.accumulationFactor or 1
-  session_options.check(o, { training = training, num_ipus = s.device.numIpus })
+  option_rules.check(o, { training = training, num_ipus = s.device.numIpus })
+  s.replicas, s.accumulation = option_rules.replicas(o), option_rules.accumulation(o)
   s.batches = s.flow:batchesPerStep()
   if training then
     errors.check(type(given.loss) == "string", "TypeError",
@@ -150,19 +148,29 @@ local function prepared(self, what)
   return s
 end
 
+-- The states that go on: those of a loaded file, or of the model's.
+local function states_given(s)
+  local given = executables.states(s)
+  for name, t in pairs(s.model.graph.initializers) do
+    given[name] = given[name] or t
+  end
+  return given
+end
+
 local function open(s)
-  local spec = settings.spec(s)
+  local step, spec = s.traced.step, settings.spec(s)
+  function spec.place()
+    return s.load and device_info.lend(s.device) or nil
+  end
+  spec.cache = executables.cache(s)
+  if s.executable then
+    step, spec = executables.open(s, spec)
+  end
   if s.training then
-    s.view = optimizers.view(s.optimizer, settings.trained(s), s.model.graph.initializers)
+    s.view = optimizers.view(s.optimizer, settings.trained(s), states_given(s))
     spec.optimizer = s.view
   end
-  function spec.place()
-    if s.load then
-      return device_info.lend(s.device, nil, nil)
-    end
-    return nil
-  end
-  return lupine_session.open(s.traced.step, spec)
+  return lupine_session.open(step, spec)
 end
 
 --- Compiles the program and puts it on the device.
@@ -421,6 +429,42 @@ function Session:getRandomSeed()
   return s.random and (s.session:random_state()) or 0
 end
 
+-- Words of the state: the seed's halves, and how many micro-batches have drawn.
+local WORDS = 4
+
+local function check_state(s, what)
+  errors.check(s.options.enableLoadAndOffloadRNGState, "popart_runtime_error", "Trying to %s the "
+    .. "RNG state, but the session option enableLoadAndOffloadRNGState must be set to True.", what)
+end
+
+--- Where the program's random numbers are, to go on from there later.
+--- error: popart_runtime_error without SessionOptions.enableLoadAndOffloadRNGState
+---@return integer[] of 32 bits each; none where there are no streams
+function Session:getRNGState()
+  local s = prepared(self, "getRNGState")
+  check_state(s, "get")
+  if s.options.syntheticDataMode.name ~= "Off" then
+    return {}
+  end
+  local seed, drawn = s.session:random_state()
+  return { seed & 0xffffffff, seed >> 32, drawn & 0xffffffff, drawn >> 32 }
+end
+
+--- Goes on from there.
+--- error: popart_runtime_error for what getRNGState has not given
+---@param state integer[]
+function Session:setRNGState(state)
+  local s = prepared(self, "setRNGState")
+  check_state(s, "set")
+  check.plain_table(state, "setRNGState: state")
+  errors.check(#state == WORDS, "popart_runtime_error", "Devicex::setRngStateValue received "
+    .. "rngState of size %d; was expecting size %d", #state, WORDS)
+  for i = 1, WORDS do
+    check.int(state[i], ("setRNGState: word %d"):format(i - 1), { min = 0, max = 0xffffffff })
+  end
+  s.session:random_state(state[1] | state[2] << 32, state[3] | state[4] << 32)
+end
+
 -- ---- what the simulated system says ----------------------------------------------------------
 
 local function reported(self)
@@ -476,6 +520,10 @@ function Session:getCycleCount(id)
   errors.check(id == nil or id == "", "popart_runtime_error", "cycle count id '%s': set "
     .. "SessionOptions.hardwareInstrumentations correctly.", tostring(id))
   return s.session.report.cycles
+end
+
+for name, method in pairs(executables.methods) do
+  Session[name] = method
 end
 
 -- ---- the two kinds -------------------------------------------------------------------------

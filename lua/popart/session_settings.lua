@@ -7,6 +7,8 @@ local dataflow = require("popart.dataflow")
 local device_info = require("popart.device_info")
 local engine_options = require("lupine.engine_options")
 local enums = require("popart.enums")
+local option_rules = require("popart.option_rules")
+local options = require("popart.options")
 local proto = require("lupine.onnx.proto")
 local session_options = require("popart.session_options")
 local tables = require("lupine.base.tables")
@@ -97,18 +99,6 @@ end
 
 -- ---- what is compiled -------------------------------------------------------------------------
 
-local TILE_SETS = { Compute = false, IO = true }
-
--- A location's settings as the simulated system has them.
-local function location_of(given)
-  local at = given.location
-  return { on_chip = at.storage.name == "OnChip",
-    sharded = at.replicatedTensorSharding.name == "On",
-    io_load = TILE_SETS[at.loadTileSet.name], io_store = TILE_SETS[at.storageTileSet.name],
-    min_off_chip = given.minElementsForOffChip,
-    min_sharded = given.minElementsForReplicatedTensorSharding }
-end
-
 -- The options of the simulated system.
 local function system(s)
   local o, out = s.options, device_info.system(s.device)
@@ -117,10 +107,10 @@ local function system(s)
   out.recompute = session_options.recomputation({ autoRecomputation = o.autoRecomputation.name })
   out.io_tiles = o.numIOTiles
   out.partials = o.partialsTypeMatMuls == "half" and "half" or "float"
-  out.activation = location_of(o.activationTensorLocationSettings)
-  out.weight = location_of(o.weightTensorLocationSettings)
-  out.optimizer = location_of(o.optimizerStateTensorLocationSettings)
-  out.accumulator = location_of(o.accumulatorTensorLocationSettings)
+  out.activation = options.location(o.activationTensorLocationSettings)
+  out.weight = options.location(o.weightTensorLocationSettings)
+  out.optimizer = options.location(o.optimizerStateTensorLocationSettings)
+  out.accumulator = options.location(o.accumulatorTensorLocationSettings)
   for _, id in ipairs(s.flow:anchors()) do
     slices = math.max(slices, dataflow.fetches(s.flow:art(id), s.batches, s.accumulation))
   end
@@ -323,8 +313,10 @@ end
 
 -- ---- writing a model ----------------------------------------------------------------------------
 
--- The states of the optimizer, by PopART's names.
-local function states_of(s)
+--- The states of the optimizer as the host has them, by PopART's names.
+---@param s table
+---@return table<string, torch.Tensor>
+function M.states_of(s)
   local out = {}
   if s.options.disableOptimizerStateTensorStreams then
     return out
@@ -347,7 +339,7 @@ function M.write_model(s, filename)
     graph[key] = value
   end
   model.graph, graph.initializer = graph, {}
-  local states = states_of(s)
+  local states = M.states_of(s)
   for _, t in ipairs(old.graph.initializer) do
     local now = s.model.variables[t.name] or states[t.name]
     states[t.name] = nil
@@ -375,12 +367,11 @@ end
 ---@param s table
 function M.annotate(s)
   local out = {}
-  session_options.note(s.options, { training = s.training, label = "SessionOptions.%s",
-    partials = s.options.partialsTypeMatMuls == "half" and "half" or "float",
-    engine = engine_options.effective(s.options.engineOptions, "engineOptions") },
-    function(name, why)
-      out[#out + 1] = ("%s: %s"):format(name, why)
-    end)
+  local function note(name, why)
+    out[#out + 1] = ("%s: %s"):format(name, why)
+  end
+  option_rules.note(s.options, note)
+  engine_options.note(engine_options.effective(s.options.engineOptions, "engineOptions"), note)
   s.session.report.no_effect = out
 end
 

@@ -79,7 +79,7 @@ function Model:init(given, shapes)
   self.proto, self.folder = read(given)
   self.graph = graph.plan(self.proto, self.folder)
   self.metadata = node_attributes.metadata(self.proto.metadata_props)
-  self.inputs, self.variables, self.order, self.constants = {}, {}, {}, {}
+  self.inputs, self.variables, self.role, self.order, self.constants = {}, {}, {}, {}, {}
   for i, id in ipairs(self.graph.inputs) do
     local dtype, shape = input_type(self.graph.infos[id], id, shapes)
     self.inputs[i] = { id = id, dtype = dtype, shape = shape }
@@ -87,14 +87,15 @@ function Model:init(given, shapes)
   local used = self.graph:uses()
   for _, name in ipairs(self.graph.order) do
     local t = self.graph.initializers[name]
-    if used[name] == "buffer" or used[name] ~= "constant" and t:is_floating_point() then
+    local use = used[name] or "constant"
+    if use ~= "constant" and (use ~= "parameter" or t:is_floating_point()) then
       self.variables[name] = t
+      self.role[name] = use == "parameter" and use or "buffer"
       self.order[#self.order + 1] = name
     else
       self.constants[name] = t
     end
   end
-  self.role = used
 end
 
 -- ---- tracing -----------------------------------------------------------------------------

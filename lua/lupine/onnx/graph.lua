@@ -221,8 +221,7 @@ function Graph:init(graph, context, around)
   self.size = size_of(self.nodes)
 end
 
---- What the values of an initializer are, by name: "parameter", "buffer" or "constant",
---- which decides shapes; nil for one that nothing reads.
+--- What the values that nodes read are, by name, as lupine.onnx.uses says.
 ---@return table<string, string>
 function Graph:uses()
   return uses.of(self.nodes)

@@ -1,0 +1,136 @@
+-- What anchors return: cases of a run's results, for batches, micro-batches and
+-- replicas.
+local helper = require("spec.popart.helper")
+local popart = require("popart")
+local torch = require("torch")
+
+local ART = popart.AnchorReturnType
+
+local function identity(shape, batches, art, data, options, replicas)
+  local b, x, y = helper.identity(shape)
+  local s = helper.inference(b, popart.DataFlow(batches, { [y] = art }), { options = options,
+    device = helper.device(replicas) })
+  return helper.run(s, { [x] = torch.tensor(data) })[y]
+end
+
+-- Sums of gradients need a weight; the input's own values are what is anchored.
+local function trained(batches, accumulation, art, data, replicas)
+  local b = popart.Builder()
+  local x = b:addInputTensor("FLOAT", { 2 })
+  local w = b:addInitializedInputTensor(torch.ones(2))
+  local y = b.aiOnnx:identity({ x })
+  local loss = helper.l1(b, b.aiOnnx:mul({ y, w }), 0.1)
+  local s = helper.training(b, popart.DataFlow(batches, { [y] = art }), loss,
+    popart.ConstSGD(0.1), { options = helper.loops(accumulation, replicas),
+    device = helper.device(replicas) })
+  return helper.run(s, { [x] = torch.tensor(data) })[y]
+end
+
+local function same(want, got)
+  want = torch.is_tensor(want) and want or torch.tensor(want)
+  assert.same({ table.unpack(want.shape) }, { table.unpack(got.shape) })
+  assert.is_true(torch.equal(want:float(), got:float()), tostring(got))
+end
+
+describe("anchors", function()
+  it("A1: one scalar of one batch has no dimensions", function()
+    for _, art in ipairs({ ART("ALL"), ART("EVERYN", 1), ART("FINAL"), ART("SUM") }) do
+      local y = identity({}, 1, art, { 1.0 })
+      assert.equal(0, y:dim())
+      assert.equal(1.0, y:item())
+    end
+  end)
+
+  it("A2, A3, A4: all of eight, every fourth, the last, the sum", function()
+    local data = { 1.0, 2, 3, 4, 5, 6, 7, 8 }
+    same({ 1.0, 2, 3, 4, 5, 6, 7, 8 }, identity({}, 8, ART("ALL"), data))
+    same({ 4.0, 8 }, identity({}, 8, ART("EVERYN", 4), data))
+    same(torch.tensor(8.0), identity({}, 8, ART("FINAL"), data))
+    same(torch.tensor(36.0), identity({}, 8, ART("SUM"), data))
+  end)
+
+  it("A6: of each of two replicas", function()
+    local data = { { 1.0, 2 }, { 3, 4 }, { 5, 6 }, { 7, 8 } }
+    local function two(art)
+      return identity({}, 4, art, data, helper.loops(1, 2), 2)
+    end
+    same(data, two(ART("ALL")))
+    same({ { 3.0, 4 }, { 7, 8 } }, two(ART("EVERYN", 2)))
+    same({ 7.0, 8 }, two(ART("FINAL")))
+    same({ 16.0, 20 }, two(ART("SUM")))
+  end)
+
+  it("A7: all of two batches of two micro-batches", function()
+    local data = { { { 1.0, 2 }, { 3, 4 } }, { { 5, 6 }, { 7, 8 } } }
+    same(data, trained(2, 2, ART("ALL"), data))
+  end)
+
+  it("A8: every second micro-batch", function()
+    local data = { { { 1.0, 2 }, { 3, 4 } }, { { 5, 6 }, { 7, 8 } } }
+    same({ { 3.0, 4 }, { 7, 8 } }, trained(2, 2, ART("EVERYN", 2), data))
+  end)
+
+  it("A9: the sum and the last of micro-batches and of batches", function()
+    local data = { { 1.0, 2 }, { 3, 4 } }
+    for _, loops in ipairs({ { 1, 2 }, { 2, 1 } }) do
+      same({ 4.0, 6 }, trained(loops[1], loops[2], ART("SUM"), data))
+      same({ 3.0, 4 }, trained(loops[1], loops[2], ART("FINAL"), data))
+    end
+  end)
+
+  it("A16: gradients and weights have the leading dimensions of micro-batches", function()
+    local b, ids = helper.layers(1, 3)
+    local w = ids.weights[1]
+    local g = "Gradient___" .. w
+    for art, shape in pairs({ ALL = { 2, 4, 4, 4 }, FINAL = { 4, 4 } }) do
+      local s = helper.training(b, popart.DataFlow(2, { [w] = ART(art), [g] = ART(art) }),
+        ids.loss, popart.ConstSGD(0.1), { options = helper.loops(4) })
+      local anchors = s:initAnchorArrays()
+      assert.same(shape, { table.unpack(anchors[w].shape) })
+      assert.same(shape, { table.unpack(anchors[g].shape) })
+    end
+  end)
+
+  it("the last of a weight's values is the weight after the run", function()
+    local b, ids = helper.layers(2, 3)
+    local w = ids.weights[1]
+    local s = helper.training(b, popart.DataFlow(3, { [w] = ART("ALL") }), ids.loss,
+      popart.ConstSGD(0.1))
+    local got = helper.run(s, { [ids.x] = torch.randn(3, 3, 4) })[w]
+    assert.is_true(torch.equal(helper.weights(s, { w })[w], got[2]))
+  end)
+
+  it("A18: of a tensor that is not there", function()
+    local b = helper.identity({ 2 })
+    helper.refuses("popart_exception", "^Anchor tensor `Nothing' not in Ir Tensors",
+      helper.inference, b, popart.DataFlow(1, { Nothing = ART("ALL") }))
+  end)
+
+  it("A20: an anchor need be no output, an output no anchor", function()
+    local b = popart.Builder()
+    local x = b:addInputTensor("FLOAT", { 2 })
+    local y = b.aiOnnx:add({ x, x })
+    local z = b.aiOnnx:mul({ y, x })
+    b:addOutputTensor(z)
+    local s = helper.inference(b, popart.DataFlow(1, { y }))
+    local got = helper.run(s, { [x] = torch.tensor({ 1.0, 2 }) })
+    same({ 2.0, 4 }, got[y])
+    assert.is_nil(got[z])
+  end)
+
+  it("A21: inference without any", function()
+    local b = helper.identity({ 2 })
+    helper.refuses("popart_exception", "User must specify an anchor tensor when doing inference.",
+      helper.inference, b, popart.DataFlow(1))
+  end)
+
+  it("A22: arrays have the tensor's type, its own ones stay", function()
+    local b = popart.Builder()
+    local x = b:addInputTensor("FLOAT16", { 1, 3, 1 })
+    local y = b.aiOnnx:relu({ x })
+    local s = helper.inference(b, popart.DataFlow(2, { y }))
+    local a = s:initAnchorArrays()[y]
+    assert.equal(torch.float16, a.dtype)
+    assert.same({ 2, 1, 3, 1 }, { table.unpack(a.shape) })
+  end)
+end)

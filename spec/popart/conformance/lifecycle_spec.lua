@@ -1,0 +1,351 @@
+-- The order of a session's calls, weights of the host and of files, reports.
+local helper = require("spec.popart.helper")
+local popart = require("popart")
+local torch = require("torch")
+
+local ALL = popart.AnchorReturnType("ALL")
+
+local function adds()
+  local b = popart.Builder()
+  local x, y = b:addInputTensor("FLOAT", { 2 }), b:addInputTensor("FLOAT", { 2 })
+  local o = b.aiOnnx:add({ x, y })
+  b:addOutputTensor(o)
+  return b, x, y, o
+end
+
+local function scales(options)
+  local b = popart.Builder()
+  local x = b:addInputTensor("FLOAT", { 2 })
+  local w = b:addInitializedInputTensor(torch.tensor({ 2.0, 3 }), "w")
+  local o = b.aiOnnx:mul({ x, w })
+  b:addOutputTensor(o)
+  return helper.inference(b, popart.DataFlow(1, { o }), { options = options }), x, w, o, b
+end
+
+local function stream(session, inputs)
+  return popart.PyStepIO(inputs, session:initAnchorArrays())
+end
+
+local function descend(optimizer, options, prepare)
+  local b, ids = helper.layers(2, 3)
+  local s = helper.training(b, popart.DataFlow(1, { [ids.loss] = ALL }), ids.loss,
+    optimizer or popart.ConstSGD(0.1), { options = options, prepare = prepare })
+  return s, ids, b
+end
+
+local path
+before_each(function()
+  path = os.tmpname()
+end)
+after_each(function()
+  os.remove(path)
+end)
+
+describe("a session", function()
+  it("C1: cannot run before prepareDevice", function()
+    local b, x, y = adds()
+    local s = helper.inference(b, popart.DataFlow(1, { b:getOutputTensorIds()[1] }),
+      { prepare = false })
+    local given = stream(s, { [x] = torch.ones(2), [y] = torch.ones(2) })
+    helper.raises("popart_exception", "^Devicex::prepare%(%) must be called before", function()
+      s:run(given)
+    end)
+  end)
+
+  it("C2: does not train before weightsFromHost", function()
+    local s, ids = descend(nil, nil, false)
+    s:prepareDevice()
+    local given = stream(s, { [ids.x] = torch.ones(3, 4) })
+    helper.raises("popart_runtime_error", "^Must call weightsFromHost before run as the model has "
+      .. "initializers", function()
+      s:run(given)
+    end)
+    s:weightsFromHost()
+    s:run(given)
+  end)
+
+  it("C3: infers without it, weights are constants", function()
+    local s, x, _, o = scales()
+    assert.same({ 2.0, 6.0 }, helper.run(s, { [x] = torch.tensor({ 1.0, 2 }) })[o]:tolist())
+  end)
+
+  it("C4: may be loaded later, which its first run does", function()
+    local b, x, y, o = adds()
+    local s = helper.inference(b, popart.DataFlow(1, { o }), { prepare = false })
+    s:prepareDevice({ loadEngine = false })
+    assert.same({ 3.0, 5.0 }, helper.run(s, { [x] = torch.tensor({ 1.0, 2 }),
+      [y] = torch.tensor({ 2.0, 3 }) })[o]:tolist())
+  end)
+
+  it("C5: has no engine to load before prepareDevice", function()
+    local b, _, _, o = adds()
+    local s = helper.inference(b, popart.DataFlow(1, { o }), { prepare = false })
+    helper.raises("popart_runtime_error", "no compiled engine", function()
+      s:loadEngineAndConnectStreams()
+    end)
+  end)
+
+  it("C7: has no model to write before prepareDevice", function()
+    local s = descend(nil, nil, false)
+    helper.raises("popart_exception", "^Devicex::prepare%(%) must be called before "
+      .. "Devicex::weightsToHost", function()
+      s:modelToHost(path)
+    end)
+  end)
+
+  it("C8: is of a model, not of any string", function()
+    helper.refuses("popart_exception", "^Failed to load a ModelProto from the string .*or is a "
+      .. "valid onnx ModelProto string%.$", popart.InferenceSession, { fnModel = "\1\2nothing",
+        dataFlow = popart.DataFlow(1, { "x" }), deviceInfo = helper.device() })
+    helper.refuses("popart_exception", "^Failed to load a ModelProto from the file",
+      popart.InferenceSession, { fnModel = "nothing.onnx",
+        dataFlow = popart.DataFlow(1, { "x" }), deviceInfo = helper.device() })
+  end)
+
+  it("C9: takes another model's weights unless they are constants", function()
+    local fixed, _, _, _, b = scales()
+    helper.raises("popart_exception", "Cannot call resetHostWeights when constantWeights is set",
+      function()
+        fixed:resetHostWeights(b:getModelProto())
+      end)
+    local s, x, w, o = scales({ constantWeights = false })
+    local other = popart.Builder()
+    other:addInputTensor("FLOAT", { 2 })
+    assert.equal(w, other:addInitializedInputTensor(torch.tensor({ 5.0, 7 }), "w"))
+    s:resetHostWeights(other:getModelProto())
+    s:weightsFromHost()
+    assert.same({ 5.0, 14.0 }, helper.run(s, { [x] = torch.tensor({ 1.0, 2 }) })[o]:tolist())
+  end)
+
+  it("C10: refuses weights of another shape", function()
+    local s = scales({ constantWeights = false })
+    local other = popart.Builder()
+    other:addInitializedInputTensor(torch.ones(3), "w")
+    helper.raises("popart_runtime_error", "non matching tensor info", function()
+      s:resetHostWeights(other:getModelProto())
+    end)
+  end)
+
+  it("C11: refuses weights that it has not, unless told", function()
+    local s = scales({ constantWeights = false })
+    local other = popart.Builder()
+    other:addInitializedInputTensor(torch.ones(3), "more")
+    helper.raises("popart_runtime_error", "^resetWeights, no tensor 'more' in tensors", function()
+      s:resetHostWeights(other:getModelProto())
+    end)
+    s:resetHostWeights(other:getModelProto(), true)
+  end)
+
+  it("a training session must get reset weights again", function()
+    local s, ids, b = descend()
+    s:resetHostWeights(b:getModelProto())
+    helper.raises("popart_runtime_error", "^Must call weightsFromHost", function()
+      helper.run(s, { [ids.x] = torch.ones(3, 4) })
+    end)
+  end)
+
+  it("C12: writes no weights that are constants", function()
+    local fixed = scales()
+    helper.raises("popart_exception", "^Cannot call writeWeights when constantWeights is set. Set "
+      .. "`constantWeights` to False in the `SessionOptions`", function()
+      fixed:writeWeights(popart.PyWeightsIO({ w = torch.ones(2) }))
+    end)
+    local s, x, w, o = scales({ constantWeights = false })
+    s:writeWeights(popart.PyWeightsIO({ [w] = torch.tensor({ 1.0, -1 }) }))
+    s:weightsFromHost()
+    assert.same({ 1.0, -2.0 }, helper.run(s, { [x] = torch.tensor({ 1.0, 2 }) })[o]:tolist())
+  end)
+
+  it("C13: its written model infers as its weights do", function()
+    local s, ids = descend()
+    local x = torch.randn(3, 4)
+    for _ = 1, 3 do
+      helper.run(s, { [ids.x] = x })
+    end
+    s:modelToHost(path)
+    local weights, want = helper.weights(s, ids.weights), x
+    for _, w in ipairs(ids.weights) do
+      want = torch.relu(want:matmul(weights[w]))
+    end
+    local infers = popart.InferenceSession(path, popart.DataFlow(1, { ids.hidden[2] }),
+      helper.device())
+    infers:prepareDevice()
+    local got = helper.run(infers, { [ids.x] = x })[ids.hidden[2]]
+    assert.is_true(torch.allclose(want, got, { atol = 1e-6 }))
+  end)
+
+  it("C14: goes on from its written model as if it had not stopped", function()
+    local optimizer = popart.SGD({ defaultLearningRate = { 0.1, false },
+      defaultMomentum = { 0.9, false } })
+    local s, ids = descend(optimizer)
+    local data = torch.randn(6, 3, 4)
+    local function step(session, i)
+      return helper.run(session, { [ids.x] = data[i] })[ids.loss]:item()
+    end
+    for i = 0, 2 do
+      step(s, i)
+    end
+    s:modelToHost(path)
+    local again = helper.training(nil, popart.DataFlow(1, { [ids.loss] = ALL }), ids.loss,
+      optimizer, { model = path })
+    for i = 3, 5 do
+      assert.equal(step(s, i), step(again, i))
+    end
+    local a, b = helper.weights(s, ids.weights), helper.weights(again, ids.weights)
+    for _, w in ipairs(ids.weights) do
+      assert.is_true(torch.equal(a[w], b[w]))
+    end
+  end)
+
+  it("C15: has no report before prepareDevice, or without an engine", function()
+    local b, _, _, o = adds()
+    for _, options in ipairs({ false, { compileEngine = false } }) do
+      local s = helper.inference(b, popart.DataFlow(1, { o }), { prepare = options ~= false,
+        options = options or nil })
+      for _, method in ipairs({ "getSummaryReport", "getReport", "getSerializedGraph" }) do
+        helper.raises("popart_exception",
+          "Session must have been prepared before a report can be fetched$", function()
+            s[method](s)
+          end)
+      end
+    end
+  end)
+
+  it("C16: on a CPU has none", function()
+    local b, _, _, o = adds()
+    local s = helper.inference(b, popart.DataFlow(1, { o }),
+      { device = popart.DeviceManager():createCpuDevice() })
+    helper.raises("poplar_exception", "Profiling is disabled for current device type%.$",
+      function()
+        s:getSummaryReport()
+      end)
+  end)
+
+  it("C17: says when its runs are not profiled", function()
+    local b, _, _, o = adds()
+    local s = helper.inference(b, popart.DataFlow(1, { o }))
+    assert.matches("Execution profiling not enabled", s:getSummaryReport())
+    local profiled = helper.inference(b, popart.DataFlow(1, { o }),
+      { options = { engineOptions = { ["autoReport.all"] = "true",
+        ["autoReport.directory"] = path .. ".d" } } })
+    assert.not_matches("Execution profiling not enabled", profiled:getSummaryReport())
+    assert.is_true(profiled:getReport().cycles > 0)
+  end)
+
+  it("C18: counts cycles of runs, if asked", function()
+    local b, x, y, o = adds()
+    local plain = helper.inference(b, popart.DataFlow(1, { o }))
+    helper.raises("popart_runtime_error",
+      "SessionOption 'instrumentWithHardwareCycleCounter' must be", function()
+        plain:getCycleCount()
+      end)
+    local function cycles(batches)
+      local s = helper.inference(b, popart.DataFlow(batches, { o }),
+        { options = { instrumentWithHardwareCycleCounter = true } })
+      helper.raises("popart_runtime_error", "Must call run before getCycleCount", function()
+        s:getCycleCount()
+      end)
+      helper.run(s, { [x] = torch.ones(batches, 2), [y] = torch.ones(batches, 2) })
+      helper.raises("popart_runtime_error", "hardwareInstrumentations correctly%.$", function()
+        s:getCycleCount("inner")
+      end)
+      return s:getCycleCount()
+    end
+    local c = { cycles(100), cycles(200), cycles(300) }
+    local ratio = (c[3] - c[2]) / (c[2] - c[1])
+    assert.is_true(ratio > 0.85 and ratio < 1.15)
+  end)
+
+  it("C19: needs a device and a loss that is a scalar", function()
+    local b, ids = helper.layers(1, 3)
+    helper.refuses("popart_exception", "^Must pass a valid deviceInfo", popart.InferenceSession,
+      b:getModelProto(), popart.DataFlow(1, { ids.loss }))
+    helper.refuses("popart_exception", "must be a scalar", helper.training, b,
+      popart.DataFlow(1), ids.hidden[1], popart.ConstSGD(0.1))
+  end)
+
+  it("C20: is prepared once", function()
+    local s = scales()
+    helper.raises("popart_exception", "prepared before", function()
+      s:prepareDevice()
+    end)
+  end)
+
+  it("C23: tells its progress from none to all", function()
+    local told = {}
+    local b, _, _, o = adds()
+    helper.inference(b, popart.DataFlow(1, { o }), { options = {
+      compilationProgressLogger = function(at, total)
+        told[#told + 1] = at
+        assert.equal(100, total)
+      end } })
+    assert.equal(0, told[1])
+    assert.equal(100, told[#told])
+    for i = 2, #told do
+      assert.is_true(told[i] >= told[i - 1])
+    end
+  end)
+
+  it("knows the types of its tensors, and no others", function()
+    local s, x, w, o = scales()
+    assert.equal(popart.TensorInfo("FLOAT", { 2 }), s:getInfo(o))
+    assert.is_true(s:hasInfo(x) and s:hasInfo(w))
+    assert.is_false(s:hasInfo("nothing"))
+    helper.raises("popart_exception", "no tensor 'nothing'", function()
+      s:getInfo("nothing")
+    end)
+    assert.same({ 1, 1 }, { s.replicationFactor, s.accumulationFactor })
+    assert.equal(1, s.dataFlow:batchesPerStep())
+  end)
+end)
+
+describe("an executable", function()
+  it("runs in another session of the model as in its own", function()
+    local offline = popart.DeviceManager():createOfflineIPUDevice({ numIPUs = 1 })
+    local function make(device)
+      local b, ids = helper.layers(2, 3)
+      return popart.TrainingSession({ fnModel = b:getModelProto(),
+        dataFlow = popart.DataFlow(1, { ids.loss }), loss = ids.loss, deviceInfo = device,
+        optimizer = popart.SGD({ defaultLearningRate = { 0.1, false },
+          defaultMomentum = { 0.9, true } }) }), ids
+    end
+    make(offline):compileAndExport(path)
+    local s, ids = make(helper.device())
+    s:loadExecutableFromFile(path)
+    local own = make(helper.device())
+    local x = torch.randn(3, 4)
+    for _, session in ipairs({ s, own }) do
+      session:prepareDevice()
+      session:weightsFromHost()
+    end
+    for _ = 1, 3 do
+      assert.equal(helper.run(own, { [ids.x] = x })[ids.loss]:item(),
+        helper.run(s, { [ids.x] = x })[ids.loss]:item())
+    end
+  end)
+
+  it("is not saved for a device that there is no compiling for", function()
+    local s = scales()
+    helper.raises("popart_exception", "^Executables for device type ipu%-model cannot be saved",
+      function()
+        s:saveExecutable(path)
+      end)
+  end)
+
+  it("is refused by a session of another kind, damaged, or none", function()
+    local offline = popart.DeviceManager():createOfflineIPUDevice({ numIPUs = 1 })
+    local b, _, _, o = adds()
+    popart.InferenceSession(b:getModelProto(), popart.DataFlow(1, { o }), offline)
+      :compileAndExport(path)
+    local s, _ = descend(nil, nil, false)
+    helper.raises("popart_exception", "of another session", function()
+      s:loadExecutableFromFile(path)
+    end)
+    local file = assert(io.open(path, "w"))
+    file:write("nothing")
+    file:close()
+    helper.raises("popart_exception", path, function()
+      s:loadExecutableFromFile(path)
+    end)
+  end)
+end)
