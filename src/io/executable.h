@@ -8,7 +8,7 @@
 #include "src/io/file.h"
 
 /* A number that grows whenever older files can no longer be understood. */
-#define LP_EXECUTABLE_FORMAT "2"
+#define LP_EXECUTABLE_FORMAT "3"
 
 /* Replaces the file at `path`. One of the texts is called "version"; tensors
  * are contiguous and have other names than the texts. */
