@@ -8,6 +8,7 @@
 --- stands in lua/lupine/faults.lua.
 ---
 --- Source: PopART user guide 4.8; its Python module.
+local advice = require("popart.advice")
 local class = require("lupine.base.class")
 local enum = require("lupine.base.enum")
 local errors = require("lupine.base.errors")
@@ -171,13 +172,14 @@ local function result(name, ok, ...)
   return ...
 end
 
---- f(...) whose errors are PopART's (`of`).
+--- f(...) whose errors are PopART's (`of`), with advice where what raises them hints at it
+--- (advice.lua).
 ---@param name string|table a name of `classes`, or a class
 ---@param f function
 ---@param ... any its arguments
 ---@return any ... what it returns
 function M.guard(name, f, ...)
-  return result(name, pcall(f, ...))
+  return result(name, pcall(advice.call, f, ...))
 end
 
 -- ---- errors on demand ----------------------------------------------------------------

@@ -9,7 +9,7 @@
 --- Source: PopART Python API, Builder; PopART, names.hpp.
 local check = require("lupine.base.check")
 local dataflow = require("popart.dataflow")
-local enum = require("lupine.base.enum")
+local enums = require("popart.enums")
 local errors = require("popart.errors")
 local proto = require("lupine.onnx.proto")
 local variable_settings = require("popart.variable_settings")
@@ -31,8 +31,7 @@ M.NAMES = {
 local NAMES = M.NAMES
 
 --- What becomes of an operator's results between forward and backward.
-M.RecomputeType = enum("RecomputeType", { { "Undefined", 0 }, { "Checkpoint", 1 },
-  { "Recompute", 2 }, { "Recomputed", 3 } })
+M.RecomputeType = enums.RecomputeType
 
 -- ---- nodes by what they give ------------------------------------------------------------
 
