@@ -32,6 +32,10 @@ function Names:fresh(name)
   return self:take(text)
 end
 
+-- Operators whose result is their operand, as far as ONNX can say.
+local ALIASES = tables.set("alias clone detach nop recomputation_checkpoint "
+  .. "set_available_memory set_overlap_for_input set_overlap_for_output")
+
 -- ---- a graph -------------------------------------------------------------------------
 
 --- A graph that is being written.
@@ -47,7 +51,25 @@ local Emitter = class.new("Emitter")
 function Emitter:init(shared)
   self.shared, self.version, self.names = shared, shared.version, shared.names
   self.nodes, self.value_name, self.types = {}, {}, {}
-  self.maker, self.uses = {}, {}
+  self.maker, self.uses, self.same = {}, {}, {}
+end
+
+-- Notes what a node makes and reads; an alias is replaced where it is read.
+local function read_node(e, n)
+  for _, x in ipairs(n.results) do
+    e.types[x.value], e.maker[x.value] = x, n
+  end
+  for i = 1, #n.operands do
+    local v = n.operands[i]
+    if math.type(v) == "integer" then
+      v = e.same[v] or v
+      n.operands[i] = v
+      e.uses[v] = (e.uses[v] or 0) + (ALIASES[n.op] and 0 or 1)
+    end
+  end
+  if ALIASES[n.op] then
+    e.same[n.results[1].value] = n.operands[1]
+  end
 end
 
 --- What is known of a graph before it is written.
@@ -58,15 +80,7 @@ function Emitter:read(graph)
     self.types[x.value] = x
   end
   for _, n in ipairs(self.graph_nodes) do
-    for _, x in ipairs(n.results) do
-      self.types[x.value], self.maker[x.value] = x, n
-    end
-    for i = 1, #n.operands do
-      local v = n.operands[i]
-      if math.type(v) == "integer" then
-        self.uses[v] = (self.uses[v] or 0) + 1
-      end
-    end
+    read_node(self, n)
   end
 end
 
@@ -126,7 +140,7 @@ end
 ---@param v integer
 ---@return string
 function Emitter:name_of(v)
-  return self.value_name[v]
+  return self.value_name[self.same[v] or v]
 end
 
 --- A constant: a tensor, or a number in a dtype.
@@ -229,6 +243,7 @@ end
 local function choose(e, outputs)
   local needed, chosen = {}, {}
   for _, v in ipairs(outputs) do
+    v = e.same[v] or v
     needed[v] = true
     e.uses[v] = (e.uses[v] or 0) + 1
   end
@@ -289,6 +304,7 @@ end
 ---@param outputs integer[] values
 function Emitter:write(outputs)
   local chosen, needed = choose(self, outputs)
+  self.needed = needed
   for at = 1, #self.graph_nodes do
     if chosen[at] then
       write_node(self, chosen[at], needed)

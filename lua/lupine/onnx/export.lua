@@ -188,7 +188,8 @@ local function needed(nodes, outputs)
       read = read or wanted[name]
     end
     if read then
-      for i = #node.output, 2, -1 do -- results at the end that nobody reads
+      local bodies = node.op_type == "Loop" or node.op_type == "If"
+      for i = bodies and 0 or #node.output, 2, -1 do -- results at the end that nobody reads
         node.output[i] = (wanted[node.output[i]] or node.output[i + 1]) and node.output[i] or nil
       end
       reads({ node }, wanted)
@@ -271,6 +272,17 @@ local function rename_outputs(nodes)
   return kept
 end
 
+-- Whether blocks placed anything: a trace without any has all on the first IPU.
+local function is_placed(nodes)
+  for _, n in ipairs(nodes) do
+    local o = n.origin
+    if o and (o.ipu > 0 or o.stage > 0 or o.phase > 0 or o.block ~= "") then
+      return true
+    end
+  end
+  return false
+end
+
 local function model_of(traced, options)
   local names, constants = emitter.Names(), {}
   for _, list in ipairs({ options.input_names, options.output_names }) do
@@ -282,10 +294,11 @@ local function model_of(traced, options)
     names:take(name)
   end
   local shared = { version = options.opset_version, names = names, refused = {}, rules = rules,
-    matches = matches, constant = constants_of(names, constants), placed = true }
+    matches = matches, constant = constants_of(names, constants) }
   local e = emitter.Emitter(shared)
   e.graph = traced.step:graph()
   e:read(e.graph)
+  shared.placed = is_placed(e.graph_nodes)
   local inputs = name_inputs(e, traced, names, options.input_names)
   name_constants(e, traced.step)
   local values = {}
@@ -384,7 +397,7 @@ local function export(fn, args, path, options)
   local o = check_options(options)
   load_rules()
   local function traced()
-    local _ <close> = require("torch").set_grad_enabled(false)
+    local _ <close> = require("torch").set_grad_enabled(true)
     return trace(target, args)
   end
   local model = model_of(target.module and in_mode(target.module, o.training, traced)

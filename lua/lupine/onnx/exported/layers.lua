@@ -194,14 +194,14 @@ local function group_norm(e, n)
 end
 
 -- The running statistic that a result of batch_norm_train goes into, and its share:
--- lerp(running, detach(result), share), maybe of the result times a number.
+-- lerp(running, result, share), maybe of the result times a number.
 local function running(e, value)
   for _, n in ipairs(e.graph_nodes) do
     for i = 1, #n.operands do
       if n.operands[i] == value then
         if n.op == "lerp" and i == 2 then
           return n.operands[1], e:number(n, 3)
-        elseif n.op == "detach" or n.op == "mul" then
+        elseif n.op == "mul" then
           return running(e, n.results[1].value)
         end
       end

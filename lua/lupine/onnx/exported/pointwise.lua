@@ -8,10 +8,6 @@ local SAME = {
   sigmoid = "Sigmoid", selu = "Selu", softsign = "Softsign",
 }
 
--- values that stay what they are
-local ALIASES = { "clone", "detach", "alias", "nop", "recomputation_checkpoint",
-  "set_available_memory", "set_overlap_for_input", "set_overlap_for_output" }
-
 local COMPARISONS = { eq = "Equal", lt = "Less", le = "LessOrEqual", gt = "Greater",
   ge = "GreaterOrEqual" }
 local LOGICAL = { logical_and = "And", logical_or = "Or", logical_xor = "Xor" }
@@ -36,11 +32,6 @@ local function unary(rules)
   for name, op in pairs(SAME) do
     rules[name] = function(e, n)
       return e:emit(op, { x_of(e, n) })
-    end
-  end
-  for _, name in ipairs(ALIASES) do
-    rules[name] = function(e, n)
-      return e:input(n, 1)
     end
   end
   function rules.cast(e, n)
@@ -156,7 +147,9 @@ local function activations(rules)
   with("elu", "Elu", function(a) return { alpha = a.alpha + 0.0 } end)
   with("celu", "Celu", function(a) return { alpha = a.alpha + 0.0 } end)
   with("leaky_relu", "LeakyRelu", function(a) return { alpha = a.negative_slope + 0.0 } end)
-  with("softshrink", "Shrink", function(a) return { lambd = a.lambd + 0.0, bias = a.lambd + 0.0 } end)
+  with("softshrink", "Shrink", function(a)
+    return { lambd = a.lambd + 0.0, bias = a.lambd + 0.0 }
+  end)
   with("hardshrink", "Shrink", function(a) return { lambd = a.lambd + 0.0, bias = 0.0 } end)
   function rules.gelu(e, n)
     return gelu(e, n, x_of(e, n))

@@ -132,16 +132,9 @@ local function round_inputs(e, n, round)
   return given, infos
 end
 
-local function loop(e, n)
-  local a = n.attributes
-  local round, going = e.names:fresh("round"), e.names:fresh("going")
-  if a.reverse and #n.results > a.carried then
-    e:fail("a loop backwards that collects values")
-  end
-  local given, infos = round_inputs(e, n, round)
-  table.insert(infos, 1, emitter.info(round, { dtype = "int64", shape = {} }))
-  table.insert(infos, 2, emitter.info(going, { dtype = "bool", shape = {} }))
-  local inner, names = e:body(a.body, given, function(to, values)
+-- The first round is the last slice if it goes backwards.
+local function scans(a, given, round)
+  return function(to, values)
     local at = a.reverse and to:emit("Sub", { to:constant(a.count - 1), round }) or round
     for i, v in ipairs(values) do
       local x = given[i]
@@ -149,14 +142,36 @@ local function loop(e, n)
         to.value_name[v] = to:emit("Gather", { x.scanned, at }, { axis = 0 })
       end
     end
-  end)
-  local types = results_of(a.body)
-  table.insert(names, 1, going)
-  table.insert(types, 1, { dtype = "bool", shape = {} })
+  end
+end
+
+local function loop(e, n)
+  local a = n.attributes
+  local round, going = e.names:fresh("round"), e.names:fresh("going")
+  local given, infos = round_inputs(e, n, round)
+  table.insert(infos, 1, emitter.info(round, { dtype = "int64", shape = {} }))
+  table.insert(infos, 2, emitter.info(going, { dtype = "bool", shape = {} }))
+  local inner, made = e:body(a.body, given, scans(a, given, round))
+  local all, names, types, kept = results_of(a.body), { going }, {}, {}
+  types[1] = { dtype = "bool", shape = {} }
+  for i, x in ipairs(n.results) do -- what is collected for nobody is left out
+    if i <= a.carried or e.needed[x.value] then
+      kept[#kept + 1], names[#names + 1], types[#types + 1] = i, made[i], all[i]
+    end
+  end
+  if a.reverse and #kept > a.carried then
+    e:fail("a loop backwards that collects values")
+  end
   local inputs = operands(e, n, 1, a.carried)
   table.insert(inputs, 1, e:constant(a.count))
   table.insert(inputs, 2, "")
-  return e:emit("Loop", inputs, { body = graph(inner, names, infos, types) }, #n.results)
+  local body = graph(inner, names, infos, types)
+  local outputs = table.pack(e:emit("Loop", inputs, { body = body }, #kept))
+  local results = {}
+  for at, i in ipairs(kept) do
+    results[i] = outputs[at]
+  end
+  return table.unpack(results, 1, #n.results)
 end
 
 local function bodies(rules)

@@ -61,15 +61,15 @@ end
 
 local function lines(rules)
   local function arg(e, n, op)
-    local dim, x = n.attributes.dim, e:input(n, 1)
-    local axis, keep = dim and dim[1], n.attributes.keepdim and 1 or 0
-    if #e:type(n, 1).shape == 0 then
+    local dims, x = dims_of(e, n), e:input(n, 1)
+    local keep = n.attributes.keepdim and 1 or 0
+    if #dims == 0 then
       return e:constant(0)
-    elseif not axis then
-      x, axis = e:reshape(x, { -1 }), 0
+    elseif #dims == 1 then
+      return e:emit(op, { x }, { axis = dims[1], keepdims = keep })
     end
-    local y = e:emit(op, { x }, { axis = axis, keepdims = dim and keep or 0 })
-    return not dim and keep == 1 and e:reshape(y, n.results[1].shape) or y
+    local y = e:emit(op, { e:reshape(x, { -1 }) }, { axis = 0, keepdims = 0 })
+    return keep == 1 and e:reshape(y, n.results[1].shape) or y
   end
   function rules.argmax(e, n)
     return arg(e, n, "ArgMax")
