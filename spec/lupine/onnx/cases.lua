@@ -31,15 +31,23 @@ local function read(path)
   return bytes
 end
 
--- The tensors NAME_0.pb, NAME_1.pb, … of a folder.
-local function values(folder, name)
+-- TensorProto.DataType: the data have bits of BFLOAT16 as UINT16.
+local UINT16, BFLOAT16 = 4, 16
+
+-- The tensors NAME_0.pb, NAME_1.pb, … of a folder, for inputs or outputs of a graph.
+local function values(folder, name, infos)
   local list = {}
   while true do
     local bytes = read(("%s/%s_%d.pb"):format(folder, name, #list))
     if not bytes then
       return list
     end
-    list[#list + 1] = tensors.read(core.onnx_decode(bytes, "TensorProto"))
+    local message = core.onnx_decode(bytes, "TensorProto")
+    local kind = infos[#list + 1] and infos[#list + 1].type.tensor_type
+    if message.data_type == UINT16 and kind and kind.elem_type == BFLOAT16 then
+      message.data_type = BFLOAT16
+    end
+    list[#list + 1] = tensors.read(message)
   end
 end
 
@@ -59,14 +67,25 @@ local function compare(got, want, i)
     (got:double() - want:double()):abs():max():item()) or nil
 end
 
--- Which inputs of the graph decide the shape of something: true by name.
+local function decides(node, names)
+  for _, name in ipairs(node.output) do
+    if names[name] then
+      return true
+    end
+  end
+  return false
+end
+
+-- Which values decide the shape of something: true by name, from the last node back.
 local function shapes_of(model)
   local opsets, names = proto.opsets(model.opset_import), {}
-  for _, node in ipairs(model.graph.node) do
+  for at = #model.graph.node, 1, -1 do
+    local node = model.graph.node[at]
     local domain = node.domain or ""
-    local operator = opsets[domain] and operators.find(domain, node.op_type, opsets[domain])
-    for i in pairs(operator and operator.constants or {}) do
-      names[node.input[i] or ""] = true
+    local operator = opsets[domain] and operators.find(domain, node.op_type, opsets[domain]) or {}
+    local all = not operator.shape_only and decides(node, names)
+    for i, name in ipairs(node.input) do
+      names[name] = names[name] or all or (operator.constants or {})[i]
     end
   end
   return names
@@ -98,12 +117,13 @@ end
 
 local function run(case, compiled)
   local path = case .. "/model.onnx"
-  local model = onnx.load(path)
+  local model, graph = onnx.load(path), proto.read(path).graph
   model:eval()
   local set = 0
   while read(("%s/test_data_set_%d/output_0.pb"):format(case, set)) do
     local folder = ("%s/test_data_set_%d"):format(case, set)
-    local inputs, wanted = values(folder, "input"), values(folder, "output")
+    local inputs = values(folder, "input", graph.input)
+    local wanted = values(folder, "output", graph.output)
     local run_model = compiled and compile(path, inputs) or model
     local got = torch.no_grad(function()
       return { run_model(table.unpack(inputs)) }
