@@ -23,25 +23,24 @@ end
 
 -- ---- slices --------------------------------------------------------------------------
 
--- x along an axis from `first` up to, without, `last`, as Python's slices: ends count
--- from behind if negative and are cut to what is there.
+-- x along an axis from `first` up to, without, `last`: both count from behind if
+-- negative and are cut to what is there. Unlike Python's slices, one that goes backwards
+-- has the first element even if it begins in front of it.
 local function slice_axis(n, x, axis, first, last, step)
   local size = x:size(axis)
   n:check(step ~= 0, "the step of axis %d is 0", axis)
   first, last = first < 0 and first + size or first, last < 0 and last + size or last
-  local low, high = step < 0 and -1 or 0, step < 0 and size - 1 or size
-  first = math.max(low, math.min(first, high))
-  last = math.max(low, math.min(last, high))
+  local high = step < 0 and size - 1 or size
+  first = math.max(0, math.min(first, high))
+  last = math.max(step < 0 and -1 or 0, math.min(last, high))
   local count = 0
   if step > 0 and last > first then
     count = (last - first - 1) // step + 1
-  elseif step < 0 and first > last then
+  elseif step < 0 and first > last and size > 0 then
     count = (first - last - 1) // -step + 1
   end
-  if count <= 1 then
-    return x:narrow(axis, count == 1 and first or 0, count)
-  elseif step == 1 then
-    return x:narrow(axis, first, count)
+  if count <= 1 or step == 1 then
+    return x:narrow(axis, count > 0 and first or 0, count)
   end
   local at = {}
   for d = 1, axis do

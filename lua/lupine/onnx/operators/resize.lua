@@ -1,6 +1,7 @@
 --- Resize and Upsample. Every mode is separable: elements of an axis of the result
 --- are sums of a few elements of the input's, with weights. Positions are float32, as
---- ONNX Runtime has them: what lies half-way is decided by their last bit.
+--- ONNX Runtime has them: what lies half-way is decided by their last bit. Those that
+--- follow from sizes are the nearest to the exact ones.
 ---
 --- source: ONNX, Changelog.md (Resize-10, -11, -13, Upsample-7, -9)
 local core = require("lupine.core")
@@ -25,18 +26,23 @@ end
 ---@field first number
 ---@field last number
 
+-- Sizes give exact positions.
+local function scaled_back(i, a)
+  return a.given and i / a.scale or i * a.size / a.out
+end
+
 -- Elements of the result -> positions in the input.
 local POSITIONS = {
-  half_pixel = function(i, a) return (i + 0.5) / a.scale - 0.5 end,
+  half_pixel = function(i, a) return scaled_back(i + 0.5, a) - 0.5 end,
   pytorch_half_pixel = function(i, a)
-    return a.out > 1 and (i + 0.5) / a.scale - 0.5 or i * 0
+    return a.out > 1 and scaled_back(i + 0.5, a) - 0.5 or i * 0
   end,
-  asymmetric = function(i, a) return i / a.scale end,
+  asymmetric = scaled_back,
   align_corners = function(i, a)
     local out = a.given and a.size * a.scale or a.out -- as ONNX's cases: with the fraction
     return a.out > 1 and i * (a.size - 1) / (out - 1) or i * 0
   end,
-  tf_half_pixel_for_nn = function(i, a) return (i + 0.5) / a.scale end,
+  tf_half_pixel_for_nn = function(i, a) return scaled_back(i + 0.5, a) end,
   tf_crop_and_resize = function(i, a)
     local last = a.size - 1
     return a.out > 1 and i * ((a.last - a.first) * last / (a.out - 1)) + a.first * last
@@ -44,10 +50,10 @@ local POSITIONS = {
   end,
 }
 
--- What a position between two elements takes.
+-- What a position between two elements takes; the part behind the point is exact.
 local NEAREST = {
-  round_prefer_floor = function(x) return (x - 0.5):ceil() end,
-  round_prefer_ceil = function(x) return (x + 0.5):floor() end,
+  round_prefer_floor = function(x) return x:floor() + (x - x:floor()):gt(0.5) end,
+  round_prefer_ceil = function(x) return x:floor() + (x - x:floor()):ge(0.5) end,
   floor = function(x) return x:floor() end,
   ceil = function(x) return x:ceil() end,
 }

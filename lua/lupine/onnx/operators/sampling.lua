@@ -19,16 +19,17 @@ local function extent(n, rois, from, to, shift)
   return first, shift == 0 and length:clamp(1) or length -- those that are moved may vanish
 end
 
--- Samples of a bin of that axis: for each region, and the most of all.
-local function samples(n, length, bins, i)
+-- Samples of a bin of that axis: for each region (none if it ends before it begins), and
+-- the most of all.
+local function samples(n, length, bins)
   local ratio = n.attr.sampling_ratio
-  if ratio > 0 then
-    return ratio, ratio
+  if ratio > 0 or length.is_meta then
+    return math.max(ratio, 1), math.max(ratio, 1)
   end
-  n:check(n:knows(i), "sampling_ratio is 0: the regions must be constants, their sizes decide "
+  n:check(n:knows(2), "sampling_ratio is 0: the regions must be constants, their sizes decide "
     .. "how often they are read")
   return core.untraced(function()
-    local each = (length / bins):ceil():clamp(1)
+    local each = (length / bins):ceil():clamp(0)
     return each, math.max(1, math.tointeger(each:max():item()))
   end)
 end
@@ -38,16 +39,17 @@ end
 local function sampling(n, rois, axis, size, shift)
   local bins = axis == "x" and n.attr.output_width or n.attr.output_height
   local first, length = extent(n, rois, axis == "x" and 0 or 1, axis == "x" and 2 or 3, shift)
-  local each, most = samples(n, length, bins, 2)
+  local each, most = samples(n, length, bins)
   local bin = torch.arange(bins):reshape({ 1, bins, 1 })
   local sample = torch.arange(most):reshape({ 1, 1, most })
-  local at = first + (bin + (sample + 0.5) / each) * (length / bins)
+  local divisor = each ~= most and each:clamp(1) or most
+  local at = first + (bin + (sample + 0.5) / divisor) * (length / bins)
   local inside = torch.logical_and(at:ge(-1), at:le(size))
   local counts = each ~= most and sample:lt(each) or nil
   at = at:clamp(0, size - 1):unsqueeze(3)
   local near = (1 - (at - torch.arange(size)):abs()):clamp(0) -- of the two neighbours
   near = near * inside:unsqueeze(3):to(near.dtype)
-  return { weight = near, counts = counts, each = each, bins = bins, most = most }
+  return { weight = near, counts = counts, each = divisor, bins = bins, most = most }
 end
 
 local function averaged(s)
@@ -73,7 +75,8 @@ local function largest(images, rows, columns)
   end
   hide(rows, { -1, 1, 1, rows.most, 1, 1 })
   hide(columns, { -1, 1, 1, 1, 1, columns.most })
-  return read:amax({ 3, 5 })
+  read = read:amax({ 3, 5 })
+  return torch.where(read:eq(-math.huge), torch.zeros({}, { dtype = read.dtype }), read)
 end
 
 local function roi_align(n, x, rois, batch)
@@ -146,14 +149,15 @@ local function suppress(n)
 end
 
 return function(op)
+  local regions = { constants = { [2] = true } } -- no weights, and they may decide shapes
   op("GridSample(X, grid; align_corners: int = 0, mode: string = 'bilinear', "
     .. "padding_mode: string = 'zeros') -> (Y)", 16, grid_sample)
   op("RoiAlign(X, rois, batch_indices; mode: string = 'avg', output_height: int = 1, "
     .. "output_width: int = 1, sampling_ratio: int = 0, spatial_scale: float = 1.0) -> (Y)", 10,
-    roi_align)
+    roi_align, regions)
   op("RoiAlign(X, rois, batch_indices; coordinate_transformation_mode: string = 'half_pixel', "
     .. "mode: string = 'avg', output_height: int = 1, output_width: int = 1, "
-    .. "sampling_ratio: int = 0, spatial_scale: float = 1.0) -> (Y)", 16, roi_align)
+    .. "sampling_ratio: int = 0, spatial_scale: float = 1.0) -> (Y)", 16, roi_align, regions)
   op("NonMaxSuppression(boxes, scores, max_output_boxes_per_class?, iou_threshold?, "
     .. "score_threshold?; center_point_box: int = 0) -> (selected_indices)", { 10, 11 },
     suppress, { constants = { [3] = true, [4] = true, [5] = true } })
