@@ -124,8 +124,9 @@ end
 ---@param what? string what gave it ("attribute 'axis'")
 ---@return integer
 function M.axis(n, axis, rank, what)
-  n:check(axis >= -rank and axis < rank, "%s is %d. Allowed: %d to %d", what or "attribute 'axis'",
-    axis, -rank, rank - 1)
+  what = what or "attribute 'axis'"
+  n:check(rank > 0, "%s is %d, and the tensor is a scalar", what, axis)
+  n:check(axis >= -rank and axis < rank, "%s is %d. Allowed: %d to %d", what, axis, -rank, rank - 1)
   return axis < 0 and axis + rank or axis
 end
 

@@ -93,6 +93,14 @@ local function truth(fn)
   end
 end
 
+local function bits(fn)
+  return function(n, a, b)
+    operands.integer(n, 1)
+    operands.one_type(n, 2)
+    return fn(a, b)
+  end
+end
+
 local function choose(n, condition, x, y)
   operands.bool(n, 1)
   operands.same_type(n, 2, 3)
@@ -130,6 +138,10 @@ return function(op)
   pair("Less", "A, B", "C", 1, { 7, 9, 13 }, same_type(torch.lt))
   pair("GreaterOrEqual", "A, B", "C", nil, { 12, 16 }, same_type(torch.ge))
   pair("LessOrEqual", "A, B", "C", nil, { 12, 16 }, same_type(torch.le))
+
+  pair("BitwiseAnd", "A, B", "C", nil, 18, bits(torch.bitwise_and))
+  pair("BitwiseOr", "A, B", "C", nil, 18, bits(torch.bitwise_or))
+  pair("BitwiseXor", "A, B", "C", nil, 18, bits(torch.bitwise_xor))
 
   op("Mod(A, B; fmod: int = 0) -> (C)", { 10, 13 }, function(n, a, b)
     operands.one_type(n, 2)

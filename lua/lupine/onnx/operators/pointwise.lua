@@ -38,6 +38,14 @@ local function is_inf(n, x)
     or torch.zeros_like(x, { dtype = torch.bool })
 end
 
+-- `saturate` is of types of 8 bits with fractions, which are not there.
+local function cast(n, x, like)
+  if n.attr.saturate then
+    operands.flag(n, "saturate")
+  end
+  return x:to(like and like.dtype or tensors.dtype(n.attr.to))
+end
+
 return function(op)
   for signature, row in pairs(FLOATING) do
     op(signature, row[1], function(n)
@@ -61,15 +69,16 @@ return function(op)
   op("Not(X) -> (Y)", 1, function(n)
     return torch.logical_not(operands.bool(n, 1))
   end)
+  op("BitwiseNot(X) -> (Y)", 18, function(n)
+    return torch.bitwise_not(operands.integer(n, 1))
+  end)
   op("IsInf(X; detect_negative: int = 1, detect_positive: int = 1) -> (Y)", 10, is_inf)
   op("IsNaN(X) -> (Y)", { 9, 13 }, function(n)
     return torch.isnan(operands.floating(n, 1))
   end)
 
-  op("Cast(input; to: dtype!) -> (output)", { 6, 9, 13 }, function(n, x)
-    return x:to(tensors.dtype(n.attr.to))
-  end)
-  op("CastLike(input, target_type) -> (output)", 15, function(_, x, like)
-    return x:to(like.dtype)
-  end)
+  op("Cast(input; to: dtype!) -> (output)", { 6, 9, 13 }, cast)
+  op("Cast(input; saturate: int = 1, to: dtype!) -> (output)", 19, cast)
+  op("CastLike(input, target_type) -> (output)", 15, cast)
+  op("CastLike(input, target_type; saturate: int = 1) -> (output)", 19, cast)
 end

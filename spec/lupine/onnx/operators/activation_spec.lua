@@ -13,7 +13,7 @@ end
 
 local SELU_ALPHA, SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
 
--- Operator, attributes, formula.
+-- Operator, attributes, formula, version (17).
 local FUNCTIONS = {
   { "Relu", nil, function(x)
     return math.max(x, 0)
@@ -57,6 +57,13 @@ local FUNCTIONS = {
   { "Softsign", nil, function(x)
     return x / (1 + math.abs(x))
   end },
+  { "Mish", nil, function(x)
+    return x * (1 - 2 / ((1 + math.exp(x)) ^ 2 + 1))
+  end, 18 },
+  { "Gelu", { approximate = "tanh" }, function(x)
+    local y = math.sqrt(2 / math.pi) * (x + 0.044715 * x ^ 3)
+    return x * (1 - 1 / (math.exp(2 * y) + 1))
+  end, 20 },
   { "ThresholdedRelu", { alpha = 0.5 }, function(x)
     return x > 0.5 and x or 0
   end },
@@ -72,13 +79,20 @@ describe("activations", function()
       local x = torch.linspace(-4, 4, 19) + 0.05
       for _, dtype in ipairs(FLOATS) do
         local t = x:to(dtype)
-        local y = both(row[1], { t }, row[2])
+        local y = both(row[1], { t }, row[2], { version = row[4] })
         assert.equal(dtype, y.dtype)
         both.near(y, both.map(row[3], t), LOOSE[dtype])
       end
-      both.gradients(row[1], { x }, row[2])
+      both.gradients(row[1], { x }, row[2], { version = row[4] })
     end)
   end
+
+  it("Gelu is half of x with the error function, too", function()
+    local x = torch.tensor({ -1.0, 0.5, 2 })
+    both.near(both("Gelu", { x }, nil, { version = 20 }), { -0.158655, 0.345731, 1.954500 })
+    both.refuses("attribute 'approximate' is 'sigmoid'. Allowed: 'none', 'tanh'", "Gelu", { x },
+      { approximate = "sigmoid" }, { version = 20 })
+  end)
 
   it("take integers where ONNX allows them", function()
     local x = torch.tensor({ -3, -1, 0, 2 }, { dtype = torch.int32 })

@@ -149,6 +149,30 @@ describe("arithmetic", function()
   end)
 end)
 
+describe("bits of integers", function()
+  it("are combined and turned", function()
+    local a, b = torch.tensor({ 12, -7, 255 }), torch.tensor({ 10, 3, 1 })
+    local options = { version = 18 }
+    for _, dtype in ipairs({ torch.int16, torch.int32, torch.int64 }) do
+      local given = { a:to(dtype), b:to(dtype) }
+      both.near(both("BitwiseAnd", given, nil, options), both.map(function(x, y)
+        return x & y
+      end, a, b))
+      both.near(both("BitwiseOr", given, nil, options), both.map(function(x, y)
+        return x | y
+      end, a, b))
+      both.near(both("BitwiseXor", given, nil, options), both.map(function(x, y)
+        return x ~ y
+      end, a, b))
+      both.near(both("BitwiseNot", { given[1] }, nil, options), both.map(function(x)
+        return ~x
+      end, a))
+    end
+    both.refuses("input 'A' is torch.float32. Allowed: integers", "BitwiseAnd", { a:float(),
+      b:float() }, nil, options)
+  end)
+end)
+
 describe("comparisons and logic", function()
   for name, row in pairs(COMPARISONS) do
     it(name .. " broadcasts in every type", function()

@@ -170,6 +170,8 @@ describe("reductions", function()
     both.refuses("attribute 'axes' names dimension 1 twice", "ReduceMax", { x },
       { axes = { 1, -1 } })
     both.refuses("input 'axes' is -3. Allowed: -2 to 1", "ReduceSum", { x, torch.tensor({ -3 }) })
+    both.refuses("attribute 'axes' is 0, and the tensor is a scalar", "ReduceMax",
+      { torch.tensor(1.0) }, { axes = { 0 } })
     both.refuses("attribute 'keepdims' is 2. Allowed: 0, 1", "ReduceMin", { x }, { keepdims = 2 })
     both.refuses("ReduceSum has no attribute 'axes'", "ReduceSum", { x }, { axes = { 0 } })
   end)
