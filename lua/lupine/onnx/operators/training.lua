@@ -2,6 +2,7 @@
 --- rate and the count of updates are lists, one behind the other: tensors, their
 --- gradients, their states; outputs are the new tensors and states.
 local torch = require("torch")
+local operands = require("lupine.onnx.operands")
 
 -- update(x, g, states…) -> new x, new states, for each tensor.
 local function updates(states, update)
@@ -50,7 +51,7 @@ local function adam(n, rate, count, x, g, average, squares)
 end
 
 local function momentum(n, rate, count, x, g, velocity)
-  local alpha, mode = n.attr.alpha, n.attr.mode
+  local alpha, mode = n.attr.alpha, operands.word(n, "mode", "standard", "nesterov")
   g = regularised(n, x, g)
   local beta = torch.where(count:gt(0), torch.full_like(rate, n.attr.beta),
     torch.ones_like(rate))
@@ -59,15 +60,11 @@ local function momentum(n, rate, count, x, g, velocity)
 end
 
 return function(op)
-  local operands = require("lupine.onnx.operands")
   op("Adagrad(R, T, inputs...; decay_factor: float = 0.0, epsilon: float = 0.0,"
     .. " norm_coefficient: float = 0.0) -> (outputs...)", 1, updates(1, adagrad))
   op("Adam(R, T, inputs...; alpha: float = 0.9, beta: float = 0.999, epsilon: float = 0.0,"
     .. " norm_coefficient: float = 0.0, norm_coefficient_post: float = 0.0) -> (outputs...)", 1,
     updates(2, adam))
   op("Momentum(R, T, inputs...; alpha: float!, beta: float!, mode: string!,"
-    .. " norm_coefficient: float!) -> (outputs...)", 1, updates(1, function(n, ...)
-      operands.word(n, "mode", "standard", "nesterov")
-      return momentum(n, ...)
-    end))
+    .. " norm_coefficient: float!) -> (outputs...)", 1, updates(1, momentum))
 end
