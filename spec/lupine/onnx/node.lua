@@ -9,6 +9,7 @@
 --- an initializer), `training` (the model is in training mode), `compiled` (it runs
 --- under lupine.compile), `opsets` (domain -> version, of what bodies use).
 local compile = require("lupine.compile")
+local helper = require("spec.helper")
 local onnx = require("lupine.onnx")
 local operators = require("lupine.onnx.operators")
 local proto = require("lupine.onnx.proto")
@@ -85,6 +86,18 @@ function M.run(op, inputs, values, options)
   local model, given = M.model(op, inputs, values, options)
   local run = options and options.compiled and compile(model, given) or model
   return run(table.unpack(given))
+end
+
+--- A node that is refused with a ValueError, or an error of the class `options.error`,
+--- whose message has the text.
+---@param text string
+---@param op string
+---@param inputs (torch.Tensor|false)[]
+---@param values? table<string, any>
+---@param options? table
+function M.refuses(text, op, inputs, values, options)
+  helper.refuses((options or {}).error or "ValueError", (text:gsub("%p", "%%%0")), M.run, op,
+    inputs, values, options)
 end
 
 return setmetatable(M, { __call = function(_, ...)

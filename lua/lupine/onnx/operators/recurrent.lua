@@ -221,8 +221,9 @@ end
 
 local function first_state(kind, v, x, i)
   local out = {}
-  for k, given in ipairs({ v.h or false, kind.cell and (v.c or false) or nil }) do
-    out[k] = given and given[i] or torch.zeros({ x:size(1), v.R:size(2) }, { dtype = x.dtype })
+  for k, name in ipairs(kind.cell and { "h", "c" } or { "h" }) do
+    out[k] = v[name] and v[name][i]
+      or torch.zeros({ x:size(1), v.R:size(2) }, { dtype = x.dtype })
   end
   return out
 end
