@@ -196,20 +196,19 @@ local function class_of(cls, name)
   return table.concat(lines, "\n")
 end
 
--- A setter or property of poptorch.Options and its groups.
+-- A setter or property of poptorch.Options and its groups, or a field of
+-- popart.SessionOptions and its.
 local function option(_, name, globals)
   local path, key = name:match("^(.*)%.([%w_]+)$")
   local parent = path and complete.resolve(path, globals, true)
-  local options = package.loaded["poptorch.options"]
-  if not options or parent == nil then
-    return nil
-  end
-  local group = class.is_class(parent) and parent or class.of(parent)
-  for _, row in ipairs(group and group._rows or {}) do
+  local group = parent ~= nil and (class.is_class(parent) and parent or class.of(parent))
+  local popart = package.loaded["popart.options"]
+  for _, row in ipairs(group and package.loaded["poptorch.options"] and group._rows or {}) do
     if row.name == key or row.key == key then
       return require("poptorch.options.document").help(key)
     end
   end
+  return group and popart and popart.help(group, key) or nil
 end
 
 -- A table of functions and classes that a script can require.

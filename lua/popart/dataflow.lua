@@ -9,6 +9,7 @@ local class = require("lupine.base.class")
 local core = require("lupine.core")
 local enums = require("popart.enums")
 local errors = require("popart.errors")
+local signatures = require("lupine.base.signatures")
 local tables = require("lupine.base.tables")
 
 local M = {}
@@ -42,6 +43,8 @@ local NO_PERIOD = "A return period should not be supplied for this anchor return
 ---  exchangeStrategy: any): popart.AnchorReturnType
 local AnchorReturnType = class.new("AnchorReturnType")
 M.AnchorReturnType = AnchorReturnType
+signatures.note(AnchorReturnType,
+  "AnchorReturnType(anchorReturnTypeString, returnPeriod, tileSet, exchangeStrategy)", 1)
 
 local PERIOD_FIRST = { "anchorReturnTypeString", "returnPeriod", "tileSet", "exchangeStrategy" }
 local WITHOUT = { "anchorReturnTypeString", "tileSet", "exchangeStrategy", "returnPeriod" }
@@ -150,14 +153,16 @@ end
 
 -- ---- data flow ---------------------------------------------------------------------------
 
---- Batches of a run, and the tensors whose values it returns.
+--- Batches of a run, and the tensors whose values it returns: what of each by name, or a
+--- list of names (anchorTensors and anchorIds in Python's module).
 --- error: popart_exception for batchesPerStep < 1, or a period that does not divide it
 --- source: 004 popart.DataFlow
 ---@class popart.DataFlow
----@overload fun(batchesPerStep: integer?, anchorTensors: table<string, popart.AnchorReturnType>
+---@overload fun(batchesPerStep: integer?, anchors: table<string, popart.AnchorReturnType>
 ---  | string[] | nil, anchorReturnType: popart.AnchorReturnType?): popart.DataFlow
 local DataFlow = class.new("DataFlow")
 M.DataFlow = DataFlow
+signatures.note(DataFlow, "DataFlow(batchesPerStep, anchors, anchorReturnType)", 1)
 
 local function check_period(art, batches)
   if art._id == Id.EveryN then
@@ -171,24 +176,24 @@ end
 -- {[id] = art} of either form of anchors.
 local function anchor_map(given, art)
   local out = {}
-  for key, value in pairs(check.plain_table(given, "DataFlow: anchorTensors")) do
+  for key, value in pairs(check.plain_table(given, "DataFlow: anchors")) do
     local id = key
     if math.type(key) == "integer" then
       id, value = value, art or AnchorReturnType("All")
     end
-    check.string(id, "DataFlow: a name of anchorTensors")
-    out[id] = check.instance(value, ("DataFlow: anchorTensors['%s']"):format(id), AnchorReturnType)
+    check.string(id, "DataFlow: a name of anchors")
+    out[id] = check.instance(value, ("DataFlow: anchors['%s']"):format(id), AnchorReturnType)
   end
   return out
 end
 
 function DataFlow:init(...)
   local v, given = check.arguments("DataFlow",
-    { "batchesPerStep", "anchorTensors", "anchorReturnType", "anchorIds" },
-    { anchorTensors = true, anchorIds = true }, ...)
-  local anchors = v[2] or v[4]
+    { "batchesPerStep", "anchors", "anchorReturnType", "anchorTensors", "anchorIds" },
+    { anchors = true, anchorTensors = true, anchorIds = true }, ...)
+  local anchors = v[2] or v[4] or v[5]
   errors.check(anchors == nil or given.batchesPerStep, "TypeError",
-    "DataFlow: anchorTensors without batchesPerStep")
+    "DataFlow: anchors without batchesPerStep")
   self._batches = check.int(v[1] or 0, "DataFlow: batchesPerStep")
   errors.check(not anchors or self._batches > 0, "popart_exception",
     "'Batches per step' must be greater than zero, got %d", self._batches)
@@ -266,6 +271,7 @@ end
 ---@overload fun(replicatedStreamMode: any): popart.InputSettings
 local InputSettings = class.new("InputSettings")
 M.InputSettings = InputSettings
+signatures.note(InputSettings, "InputSettings(tileSet, exchangeStrategy, replicatedStreamMode)", 1)
 
 function InputSettings:init(...)
   local mode

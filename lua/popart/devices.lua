@@ -11,6 +11,7 @@ local devices = require("lupine.devices")
 local enums = require("popart.enums")
 local errors = require("popart.errors")
 local logging = require("popart.logging")
+local signatures = require("lupine.base.signatures")
 local tables = require("lupine.base.tables")
 
 local M = {}
@@ -63,11 +64,12 @@ local timeout = 0 -- of all managers
 
 -- A method with Python's arguments: names and defaults of its parameters.
 local function method(name, params, fn)
-  local names = {}
+  local names, shown = {}, {}
   for i, row in ipairs(params) do
     names[i] = row[1]
+    shown[i] = row[1] .. (row.default ~= nil and "=" .. tostring(row.default) or "")
   end
-  return function(self, ...)
+  local function called(self, ...)
     check.method(self, DeviceManager, name)
     local given = check.arguments(name, names, nil, ...)
     local values = {}
@@ -81,6 +83,8 @@ local function method(name, params, fn)
     end
     return fn(self, values)
   end
+  signatures.note(called, ("%s(%s)"):format(name, table.concat(shown, ", ")))
+  return called
 end
 
 local PATTERN = { "pattern", of = S, default = S.Full }

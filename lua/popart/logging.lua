@@ -18,6 +18,7 @@ local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local pattern = require("popart.log_pattern")
+local signatures = require("lupine.base.signatures")
 local tables = require("lupine.base.tables")
 local variables = require("lupine.base.variables")
 
@@ -153,6 +154,18 @@ function M.getLogger(...)
   local name = check.one("getLogger", "name", ...)
   return Logger(check.string(name == nil and "all" or name, "getLogger: name"))
 end
+
+--- The logger as C++ has it: logger.setLevel("session", "OFF"); "popart" and "all" are all
+--- modules.
+---@type {setLevel: fun(module: string, level: string)}
+M.logger = {
+  setLevel = function(...)
+    local v = check.arguments("setLevel", { "module", "level" }, nil, ...)
+    local name = check.string(v[1], "setLevel: module")
+    M.set_level(name == "popart" and "all" or name, v[2])
+  end,
+}
+signatures.note(M.logger.setLevel, "setLevel(module, level)", 1)
 
 -- ---- environment ----------------------------------------------------------------------
 

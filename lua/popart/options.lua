@@ -16,6 +16,7 @@ local errors = require("popart.errors")
 local enum = require("lupine.base.enum")
 local logging = require("popart.logging")
 local rows = require("popart.option_rows")
+local signatures = require("lupine.base.signatures")
 local tables = require("lupine.base.tables")
 local TensorLocation = require("popart.tensor_location").TensorLocation
 local variables = require("lupine.base.variables")
@@ -142,10 +143,13 @@ end
 
 -- ---- classes -----------------------------------------------------------------------------
 
+local group_of = {} -- class -> its rows
+
 -- A class whose fields are a group's rows, and `nested`: field -> class of settings.
 local function define(name, group, nested)
   local Settings = class.new(name)
   local names = { table.unpack(group.list) }
+  group_of[Settings] = group
   for _, field in ipairs(tables.keys(nested or {})) do
     names[#names + 1] = field
   end
@@ -209,6 +213,7 @@ local function define_settings(group_name, order)
   local class_name = group_name:sub(1, 1):upper() .. group_name:sub(2)
   local Settings = define(class_name, groups[group_name])
   local takes = tables.set("toTrackTensors excludedVirtualGraphs")
+  signatures.note(Settings, ("%s(%s)"):format(class_name, table.concat(order, ", ")))
   function Settings:init(...)
     local v, given = check.arguments(class_name, order, takes, ...)
     for i, field in ipairs(order) do
@@ -266,6 +271,9 @@ M.TensorLocationSettings = TensorLocationSettings
 local LOCATION = { "location", "minElementsForOffChip", "minElementsForReplicatedTensorSharding",
   "storage" }
 
+signatures.note(TensorLocationSettings, ("TensorLocationSettings(%s)"):format(
+  table.concat(LOCATION, ", ")), 1)
+
 function TensorLocationSettings:init(...)
   local v, given = check.arguments("TensorLocationSettings", LOCATION, nil, ...)
   local where = v[1] == nil and v[4] or v[1]
@@ -300,6 +308,7 @@ local NESTED = {
 ---@overload fun(): popart.SessionOptions
 local SessionOptions = define("SessionOptions", groups[""], NESTED)
 M.SessionOptions = SessionOptions
+signatures.note(SessionOptions, "SessionOptions()", 1)
 
 -- Old names of fields.
 local OLD = { defaultPrefetchBufferingDepth = "defaultBufferingDepth",
@@ -379,6 +388,26 @@ function M.note(opts, note)
       note("SessionOptions." .. name, row.no_effect)
     end
   end)
+end
+
+local SHOWN = { b = "bool", i = "int", f = "float", s = "string", l = "list", m = "table",
+  t = "TensorLocation" }
+
+--- Help for a field: what it is, may be, is unless it is set, and does here.
+---@param cls table SessionOptions or a class of settings
+---@param field string
+---@return string? nil: it has no such field
+function M.help(cls, field)
+  local row = (group_of[cls] or {})[field]
+  if not row then
+    return nil
+  end
+  local default = default_of(row)
+  local shown = type(default) == "table" and not getmetatable(default) and check.describe(default)
+    or tostring(default)
+  return ("%s.%s: %s\nvalues: %s, default %s\nsimulated system: %s"):format(cls.__name, field,
+    row.doc, row.kind == "e" and check.allowed(row.of) or SHOWN[row.kind], shown,
+    row.effect or row.refused and "refused: " .. row.refused or "none: " .. row.no_effect)
 end
 
 --- Settings of locations as lupine.report.simulate takes them.

@@ -14,6 +14,7 @@ local class = require("lupine.base.class")
 local enums = require("popart.enums")
 local errors = require("popart.errors")
 local logging = require("popart.logging")
+local signatures = require("lupine.base.signatures")
 local tables = require("lupine.base.tables")
 
 local M = {}
@@ -75,6 +76,7 @@ local LEVELS = {
 ---@overload fun(patterns: string[]): popart.Patterns
 local Patterns = class.new("Patterns")
 M.Patterns = Patterns
+signatures.note(Patterns, "Patterns(level)", 1)
 
 -- Each pattern is a field, by its name.
 function Patterns.__index(self, key)

@@ -18,6 +18,7 @@ local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("popart.errors")
+local signatures = require("lupine.base.signatures")
 local tables = require("lupine.base.tables")
 
 local M = {}
@@ -84,6 +85,7 @@ end
 ---  popart.PyStepIO
 local PyStepIO = IStepIO:extend("PyStepIO")
 M.PyStepIO = PyStepIO
+signatures.note(PyStepIO, "PyStepIO(inputs, outputs)", 1)
 
 function PyStepIO:init(...)
   local v = check.arguments("PyStepIO", { "inputs", "outputs" },
@@ -148,6 +150,7 @@ M.PyStepIOCallback = PyStepIOCallback
 
 local CALLBACKS = { "input_callback", "input_complete_callback", "output_callback",
   "output_complete_callback" }
+signatures.note(PyStepIOCallback, ("PyStepIOCallback(%s)"):format(table.concat(CALLBACKS, ", ")), 1)
 
 function PyStepIOCallback:init(...)
   local v = check.arguments("PyStepIOCallback", CALLBACKS, nil, ...)
@@ -201,6 +204,9 @@ function PyStepIOCallback:outComplete(id)
   self._output_complete_callback(id)
 end
 
+--- The names in C++ of both.
+M.StepIO, M.StepIOCallback = PyStepIO, PyStepIOCallback
+
 -- ---- weights ----------------------------------------------------------------------------
 
 --- Tensors that weights are read into or written from. Of a weight that differs between
@@ -211,6 +217,7 @@ end
 ---@overload fun(weights: table<string, torch.Tensor>): popart.PyWeightsIO
 local PyWeightsIO = class.new("PyWeightsIO")
 M.PyWeightsIO = PyWeightsIO
+signatures.note(PyWeightsIO, "PyWeightsIO(weights)", 1)
 
 function PyWeightsIO:init(...)
   local v = check.arguments("PyWeightsIO", { "weights" }, { weights = true }, ...)

@@ -6,6 +6,7 @@ local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("popart.errors")
+local signatures = require("lupine.base.signatures")
 local tables = require("lupine.base.tables")
 
 local M = {}
@@ -83,6 +84,7 @@ end
 ---@overload fun(tensor: torch.Tensor): popart.TensorInfo
 local TensorInfo = class.new("TensorInfo")
 M.TensorInfo = TensorInfo
+signatures.note(TensorInfo, "TensorInfo(dataType, shape)", 1)
 
 function TensorInfo:init(...)
   local first = ...
@@ -199,6 +201,7 @@ end
 ---@overload fun(): popart.InputShapeInfo
 local InputShapeInfo = class.new("InputShapeInfo")
 M.InputShapeInfo = InputShapeInfo
+signatures.note(InputShapeInfo, "InputShapeInfo()", 1)
 
 function InputShapeInfo:init(...)
   check.most("InputShapeInfo", 0, ...)

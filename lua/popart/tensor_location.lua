@@ -6,6 +6,7 @@ local class = require("lupine.base.class")
 local enums = require("popart.enums")
 local errors = require("popart.errors")
 local variable_settings = require("popart.variable_settings")
+local signatures = require("lupine.base.signatures")
 
 local M = {}
 
@@ -39,6 +40,8 @@ local NAMES = { "loadTileSet", "replicatedTensorSharding", "shardingDomain", "st
 ---  popart.TensorLocation
 local TensorLocation = class.new("TensorLocation")
 M.TensorLocation = TensorLocation
+signatures.note(TensorLocation, "TensorLocation(storage, loadTileSet, storageTileSet, "
+  .. "replicatedTensorSharding, shardingDomain)", 1)
 
 local function unknown(key)
   return errors.raise("AttributeError", "TensorLocation has no attribute '%s'%s", tostring(key),

@@ -6,6 +6,7 @@ local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local enums = require("popart.enums")
 local errors = require("popart.errors")
+local signatures = require("lupine.base.signatures")
 
 local M = {}
 
@@ -28,6 +29,7 @@ end
 ---  popart.ReplicaGrouping
 local ReplicaGrouping = class.new("ReplicaGrouping")
 M.ReplicaGrouping = ReplicaGrouping
+signatures.note(ReplicaGrouping, "ReplicaGrouping(numReplicas, stride, groupSize)", 1)
 
 function ReplicaGrouping:init(...)
   local v = check.arguments("ReplicaGrouping", { "numReplicas", "stride", "groupSize" }, nil, ...)
@@ -96,6 +98,7 @@ end
 ---@overload fun(type: any, replicaGroupSize: integer?): popart.CommGroup
 local CommGroup = class.new("CommGroup")
 M.CommGroup = CommGroup
+signatures.note(CommGroup, "CommGroup(type, replicaGroupSize)", 1)
 
 function CommGroup:init(...)
   local v = check.arguments("CommGroup", { "type", "replicaGroupSize" }, nil, ...)
@@ -138,6 +141,8 @@ end
 ---@overload fun(stride: integer, groupSize: integer, mode: any): popart.VariableSettings
 local VariableSettings = class.new("VariableSettings")
 M.VariableSettings = VariableSettings
+signatures.note(VariableSettings,
+  "VariableSettings(sharedVariableDomain_, retrievalMode_, stride, groupSize, mode)", 1)
 
 local NAMES = { "sharedVariableDomain_", "retrievalMode_", "stride", "groupSize", "mode" }
 

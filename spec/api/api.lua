@@ -28,21 +28,31 @@ end
 
 -- ---- whether a name is there -----------------------------------------------------
 
--- Modules that the documents write without their parent's name.
-local WRITTEN = { IExecutionStrategy = "poptorch.IExecutionStrategy" }
+-- Names that the documents write without their module's.
+local WRITTEN = { IExecutionStrategy = "poptorch.IExecutionStrategy",
+  ["popart::logger::setLevel"] = "popart.logger.setLevel" }
+for _, name in ipairs({ "popart_exception", "popart_internal_exception", "popart_runtime_error",
+  "poplibs_exception", "poplar_exception", "poplar_runtime_error",
+  "poplar_application_runtime_error", "poplar_system_runtime_error", "poplar_recoverable_error",
+  "poplar_unrecoverable_error", "unknown_runtime_error" }) do
+  WRITTEN[name] = "popart." .. name
+end
 
 local MODULES = { "popdist%.poptorch", "poptorch", "torch", "popart" }
 
--- No values either: a file's name, what the documents name to explain limits (asking
--- for it says what is there instead), arguments that Options alone gives.
+-- No values either: C++ classes that libraries of operators have, a file's name, what the
+-- documents name to explain limits (asking for it says what is there instead), arguments
+-- that Options alone gives.
 local EXPLAINED = { ["torch.jit.trace"] = true, ["poptorch.conf"] = true,
+  ["popart::Op"] = true, ["popart::Opx"] = true,
   ["poptorch.options._PrecisionOptions.__init__(popart_options)"] = true,
   ["poptorch.options._TrainingOptions.__init__(popart_options)"] = true }
 
 -- What a documented path starts with, and the rest.
 local function split(path)
   for _, module in ipairs(MODULES) do
-    local rest = path:match("^" .. module .. "%f[%W](.*)$")
+    local rest = path:match("^" .. module .. "([.:].*)$")
+      or path:find("^" .. module .. "$") and ""
     if rest then
       return module:gsub("%%", ""), rest
     end
@@ -80,7 +90,10 @@ local objects
 local function object_field(path, name)
   objects = objects or dofile(HERE .. "/objects.lua")
   local object = objects[path]
-  return object ~= nil and indexed(object, name) or nil
+  if object == nil then
+    return nil
+  end
+  return indexed(object, name)
 end
 
 local function find(path)

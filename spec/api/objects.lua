@@ -1,5 +1,6 @@
 --- One object of each documented class, for the fields that objects alone have.
 local errors = require("lupine.base.errors")
+local popart_options = require("popart.options")
 local poptorch = require("poptorch")
 local torch = require("torch")
 local nn = torch.nn
@@ -24,6 +25,7 @@ local M = {
   ["torch.nn.Parameter"] = net.W,
   ["torch.optim.Optimizer"] = torch.optim.SGD({ net.W }, 0.1),
   ["poptorch.Options"] = poptorch.Options(),
+  ["popart.SessionOptions"] = popart_options.SessionOptions(),
   ["poptorch.PoplarExecutor"] = poptorch.inferenceModel(net),
   ["poptorch.Stage"] = poptorch.Stage("A"),
   ["poptorch.DataLoader"] = poptorch.DataLoader(poptorch.Options(), set),

@@ -102,10 +102,10 @@ describe("popart.DataFlow", function()
     refuses("popart_exception", "'Batches per step' must be greater than zero", DataFlow, 0,
       { "a" })
     refuses("popart_exception", "greater than zero, got %-1", DataFlow, -1, { "a" })
-    refuses("TypeError", "anchorTensors%['a'%]: expected AnchorReturnType, got string", DataFlow, 1,
+    refuses("TypeError", "anchors%['a'%]: expected AnchorReturnType, got string", DataFlow, 1,
       { a = "ALL" })
     refuses("TypeError", "batchesPerStep: expected int", DataFlow, "1")
-    refuses("TypeError", "anchorTensors: expected table", DataFlow, 1, Art("All"))
+    refuses("TypeError", "anchors: expected table", DataFlow, 1, Art("All"))
   end)
 end)
 

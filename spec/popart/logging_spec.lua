@@ -90,6 +90,13 @@ describe("popart.logging", function()
       "[popart:python] [error] e", "[popart:python] [critical] c" }, got)
   end)
 
+  it("sets levels as C++ does", function()
+    logging.logger.setLevel("popart", "DEBUG") -- all of them
+    logging.logger.setLevel("session", "OFF")
+    assert.same({ "DEBUG", "DEBUG", "OFF" },
+      { logging.level("popart"), logging.level("ir"), logging.level("session") })
+  end)
+
   it("refuses a level that is none", function()
     helper.raises("ValueError", "TRACE, DEBUG, INFO, WARN, ERR, CRITICAL, OFF", function()
       logging.getLogger():setLevel("WARNING")

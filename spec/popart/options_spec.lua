@@ -182,6 +182,19 @@ describe("popart.SessionOptions", function()
     assert.equal("SessionOptions(accumulationFactor=4)", tostring(with({ accumulationFactor = 4 })))
   end)
 
+  it("explains its fields", function()
+    assert.equal("SessionOptions.virtualGraphMode: How operators are placed on IPUs.\n"
+      .. "values: VirtualGraphMode.Off, VirtualGraphMode.Manual, VirtualGraphMode.Auto, "
+      .. "VirtualGraphMode.ExecutionPhases, default VirtualGraphMode.Off\n"
+      .. "simulated system: Where operators run.", options.help(SessionOptions, "virtualGraphMode"))
+    assert.matches("simulated system: none: softmax subtracts",
+      options.help(SessionOptions, "enableNonStableSoftmax"))
+    assert.matches("simulated system: refused: operators are C",
+      options.help(SessionOptions, "customCodelets"))
+    assert.matches("default false", options.help(options.AutomaticLossScalingSettings, "enabled"))
+    assert.is_nil(options.help(SessionOptions, "foo"))
+  end)
+
   it("reads POPART_CACHE_DIR", function()
     local getenv = os.getenv
     os.getenv = function(name) -- luacheck: ignore 122

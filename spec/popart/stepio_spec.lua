@@ -189,6 +189,11 @@ describe("popart.PyStepIOCallback", function()
 end)
 
 describe("popart.IStepIO", function()
+  it("has the names of C++", function()
+    assert.equal(PyStepIO, stepio.StepIO)
+    assert.equal(stepio.PyStepIOCallback, stepio.StepIOCallback)
+  end)
+
   it("can be one's own", function()
     local Ones = stepio.IStepIO:extend("Ones")
     function Ones:in_(_, n)
