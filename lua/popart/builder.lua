@@ -90,6 +90,7 @@ function Builder:init(...)
   local given, versions, parent = values[1], values[2], values[3]
   self._parent, self._children, self._versions = parent, {}, parent and parent._versions or {}
   self._initializers, self._attributes, self._scopes, self._next = {}, {}, {}, {}
+  self._node_of = {} -- by the names of its outputs
   self._names = graph.Names(parent and parent._names)
   self._scope = graph.Scope(parent and parent._scope, { training = true })
   self._model = empty_model()
@@ -184,7 +185,7 @@ local function infer(self, plan)
     if type(results) == "table" and results.message then
       results.message = ("%s: %s"):format(plan.name, results.message)
     end
-    error(errors.of("popart_exception", results), 0)
+    error(results, 0)
   end
   for i, output in ipairs(plan.outputs) do
     if output ~= "" then
@@ -196,14 +197,20 @@ local function infer(self, plan)
   return results
 end
 
--- Plans and runs a NodeProto.
+-- Plans and runs a NodeProto; one that cannot be leaves nothing behind.
 function Builder:_import(node)
   local context = context_of(self)
-  local at = #self._model.graph.node + 1
-  local plan = errors.guard("popart_exception", graph.plan_node, node, at, self._names, context)
-  local missing = next(context.missing)
-  errors.check(not missing, "popart_exception", "no operator %s", missing)
-  return infer(self, plan)
+  local ok, results = pcall(function()
+    local plan = graph.plan_node(node, #self._model.graph.node + 1, self._names, context)
+    local missing = next(context.missing)
+    errors.check(not missing, "popart_exception", "no operator %s", missing)
+    return infer(self, plan)
+  end)
+  for _, id in ipairs(node.output) do
+    self._node_of[id] = ok and node or nil
+    self._names.own[id] = ok and self._names.own[id] or nil
+  end
+  return ok and results or error(errors.of("popart_exception", results), 0)
 end
 
 -- Whether a name is there: in this graph, one around it or one within.

@@ -59,10 +59,9 @@ local function node_of(self, ids, where)
   for _, id in ipairs(list) do
     set[id] = true
   end
-  for _, node in ipairs(self._model.graph.node) do
-    if gives(node, set, #list) then
-      return node
-    end
+  local node = self._node_of[list[1]]
+  if node and gives(node, set, #list) then
+    return node
   end
   errors.raise("popart_exception", "Could not find a node with outputs %s. Must specify all "
     .. "outputs of a node", table.concat(list, " ,"))
