@@ -14,6 +14,7 @@ local device_info = require("popart.device_info")
 local devices = require("popart.devices")
 local enums = require("popart.enums")
 local errors = require("popart.errors")
+local functions = require("popart.functions")
 local logging = require("popart.logging")
 local opsets = require("popart.opsets")
 local optimizers = require("popart.optimizers")
@@ -56,6 +57,9 @@ for _, part in ipairs({ enums, errors.classes, errors.throws, optimizers, patter
       M[name] = value
     end
   end
+end
+for name, fn in pairs(functions) do
+  M[name] = fn
 end
 M.RecoveryAction = errors.RecoveryAction
 

@@ -209,13 +209,27 @@ M.StepIO, M.StepIOCallback = PyStepIO, PyStepIOCallback
 
 -- ---- weights ----------------------------------------------------------------------------
 
+--- What weights are read into or written from: `contains` says whether it has a weight,
+--- `weight` gives its tensor.
+--- source: PopART Python API, IWeightsIO
+---@class popart.IWeightsIO
+local IWeightsIO = class.new("IWeightsIO")
+M.IWeightsIO = IWeightsIO
+
+for _, name in ipairs({ "contains", "weight" }) do
+  IWeightsIO[name] = function(self)
+    errors.raise("NotImplementedError", "%s:%s: a class of IWeightsIO defines contains and weight",
+      class.of(self).__name, name)
+  end
+end
+
 --- Tensors that weights are read into or written from. Of a weight that differs between
 --- groups of replicas the first dimension counts these.
 --- error: popart_exception for a tensor that does not lie row by row
 --- source: PopART Python API, PyWeightsIO
----@class popart.PyWeightsIO
+---@class popart.PyWeightsIO: popart.IWeightsIO
 ---@overload fun(weights: table<string, torch.Tensor>): popart.PyWeightsIO
-local PyWeightsIO = class.new("PyWeightsIO")
+local PyWeightsIO = IWeightsIO:extend("PyWeightsIO")
 M.PyWeightsIO = PyWeightsIO
 signatures.note(PyWeightsIO, "PyWeightsIO(weights)", 1)
 
