@@ -70,7 +70,7 @@ end
 function M.gradients(op, inputs, values, options)
   local leaves = {}
   for i, t in ipairs(inputs) do
-    leaves[i] = t.dtype.is_floating_point and t:double():requires_grad_(true) or t
+    leaves[i] = t and t.dtype.is_floating_point and t:double():requires_grad_(true) or t
   end
   local model, given = node.model(op, leaves, values, options)
   for _, t in ipairs(given) do

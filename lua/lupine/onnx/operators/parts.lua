@@ -76,20 +76,26 @@ local function border(mode, size, before, behind)
   return torch.where(at:ge(size), period - at, at)
 end
 
--- With a value that only a run of the program knows.
+-- With zeros, also flags.
+local function pad_zero(x, pads)
+  return x.dtype == torch.bool and F.pad(x:to(torch.uint8), pads):to(torch.bool) or F.pad(x, pads)
+end
+
+-- With the value of a tensor: an integer, or what only a run of the program knows.
 local function pad_with(x, pads, value)
   local inside = core.untraced(function()
     return F.pad(torch.ones(x.shape), pads):gt(0)
   end)
-  return torch.where(inside, F.pad(x, pads), value:reshape({}):to(x.dtype))
+  return torch.where(inside, pad_zero(x, pads), value:reshape({}):to(x.dtype))
 end
 
-local function pad_constant(x, pads, value)
-  if x.dtype == torch.bool then
-    return F.pad(x:to(torch.uint8), pads, "constant", value and value ~= 0 and 1 or 0)
-      :to(torch.bool)
+local function pad_constant(n, x, pads)
+  local given = n.inputs[3]
+  if given and not (x:is_floating_point() and n:knows(3)) then
+    return pad_with(x, pads, given)
   end
-  return F.pad(x, pads, "constant", value or 0)
+  local value = n:number(3) or n.attr.value or 0
+  return value == 0 and pad_zero(x, pads) or F.pad(x, pads, "constant", value)
 end
 
 local function pad_mirrored(n, x, mode, pads)
@@ -131,14 +137,8 @@ local function pad(n, x, pads)
   end
   if mode ~= "constant" then
     return pad_mirrored(n, x, mode, pads)
-  elseif n.inputs[3] and not n:knows(3) then
-    return pad_with(x, pairs_of(pads), n.inputs[3])
   end
-  local value = n.attr.value
-  if n.inputs[3] then
-    value = n:number(3)
-  end
-  return pad_constant(x, pairs_of(pads), value == true and 1 or value or nil)
+  return pad_constant(n, x, pairs_of(pads))
 end
 
 -- ---- sequences ------------------------------------------------------------------------

@@ -89,8 +89,15 @@ local function roi_align(n, x, rois, batch)
     tostring(x.shape), tostring(rois.shape))
   local shift = place == "half_pixel" and 0.5 or 0
   local images = x:index_select(0, batch:reshape({ -1 }))
-  local rows = sampling(n, rois, "y", x:size(2), shift)
-  local columns = sampling(n, rois, "x", x:size(3), shift)
+  local function weights()
+    return sampling(n, rois, "y", x:size(2), shift), sampling(n, rois, "x", x:size(3), shift)
+  end
+  local rows, columns
+  if n:knows(2) then
+    rows, columns = core.untraced(weights)
+  else
+    rows, columns = weights()
+  end
   return (mode == "avg" and averages or largest)(images, rows, columns)
 end
 
