@@ -14,6 +14,7 @@ local onnx = require("lupine.onnx")
 local operators = require("lupine.onnx.operators")
 local proto = require("lupine.onnx.proto")
 local tensors = require("lupine.onnx.tensors")
+local torch = require("torch")
 
 local M = {}
 
@@ -98,6 +99,71 @@ end
 function M.refuses(text, op, inputs, values, options)
   helper.refuses((options or {}).error or "ValueError", (text:gsub("%p", "%%%0")), M.run, op,
     inputs, values, options)
+end
+
+-- Copies, of which those that can have gradients.
+local function leaves(inputs, infer)
+  local list = {}
+  for i, t in ipairs(inputs) do
+    list[i] = t and t:clone() or false
+    if t and not infer then
+      list[i]:requires_grad_(t:is_floating_point())
+    end
+  end
+  return list
+end
+
+-- Sums the results, each element with a weight of its own, and goes back.
+local function backward(results)
+  local sum
+  for _, y in ipairs(results) do
+    if y:is_floating_point() and y.requires_grad then
+      local weights = (torch.arange(y:numel()) * 0.7 + 1):sin():to(y.dtype):reshape(y.shape)
+      sum = sum and sum + (y * weights):sum() or (y * weights):sum()
+    end
+  end
+  if sum then
+    sum:backward()
+  end
+end
+
+local function near(what, got, want, tolerance)
+  assert(got.dtype == want.dtype, ("%s is %s, not %s"):format(what, tostring(got.dtype),
+    tostring(want.dtype)))
+  assert(tostring(got.shape) == tostring(want.shape), ("%s has the shape %s, not %s"):format(what,
+    tostring(got.shape), tostring(want.shape)))
+  helper.near(got:detach(), want:detach(), tolerance)
+end
+
+--- A node has the results of a function of its inputs, and their gradients; compiled the
+--- same results. Options are those of model(), and `infer` (no gradients are asked for),
+--- `tolerance` (as helper.near's).
+---@param reference fun(...: torch.Tensor): ...
+---@param op string
+---@param inputs (torch.Tensor|false)[]
+---@param values? table<string, any>
+---@param options? table
+function M.agrees(reference, op, inputs, values, options)
+  options = options or {}
+  local mine, theirs = leaves(inputs, options.infer), leaves(inputs, options.infer)
+  local want = { reference(table.unpack(theirs)) }
+  options = setmetatable({ outputs = options.outputs or #want }, { __index = options })
+  local got = { M.run(op, mine, values, options) }
+  options.compiled = true
+  local compiled = { M.run(op, leaves(inputs, true), values, options) }
+  for i, y in ipairs(want) do
+    near(("result %d of %s"):format(i, op), got[i], y, options.tolerance)
+    near(("compiled result %d of %s"):format(i, op), compiled[i], y, options.tolerance)
+  end
+  if not options.infer then
+    backward(want)
+    backward({ table.unpack(got, 1, #want) })
+    for i, t in ipairs(theirs) do
+      if t and t.grad then
+        near(("gradient %d of %s"):format(i, op), mine[i].grad, t.grad, options.tolerance)
+      end
+    end
+  end
 end
 
 return setmetatable(M, { __call = function(_, ...)
