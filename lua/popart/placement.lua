@@ -1,11 +1,13 @@
---- Where a session's program runs: what of the nodes' attributes counts, and the
---- strategy that the simulated system plans with.
+--- Where a session's program runs: the IPU, pipeline stage and phase of each node, from
+--- its attributes or found here, and the strategy that the simulated system plans with.
 ---
 --- Source: PopART user guide, SessionOptions; its verification of virtual graphs,
 --- pipelines and execution phases.
 local errors = require("popart.errors")
 local node_attributes = require("popart.node_attributes")
+local option_rules = require("popart.option_rules")
 local proto = require("lupine.onnx.proto")
+local splitting = require("popart.splitting")
 
 local NAMES = node_attributes.NAMES
 
@@ -13,6 +15,11 @@ local M = {}
 
 -- Nodes that give constants run nowhere.
 local NOWHERE = { Constant = true, ConstantOfShape = true, Shape = true, Size = true }
+
+local function number_of(node, name)
+  local found = proto.find(node, name)
+  return found and found.i
+end
 
 -- How many of the graph's nodes have an attribute, and one that has not.
 local function count(nodes, name)
@@ -35,6 +42,8 @@ local function name_of(node)
     tostring(node.output[1]))
 end
 
+-- ---- virtual graphs ----------------------------------------------------------------------
+
 local function check_graphs(nodes, mode)
   local with, all, without = count(nodes, NAMES.virtualGraph)
   errors.check(mode ~= "Manual" or with > 0 or all == 0, "popart_exception",
@@ -43,14 +52,54 @@ local function check_graphs(nodes, mode)
   errors.check(with == 0 or with == all, "popart_exception", "Either all Ops must have their "
     .. "virtual graph ids set, or none must. Op count per virtual graph id: %d with, %d without "
     .. "(%s)", with, all - with, without and name_of(without))
-end
-
-local function check_stages(nodes)
-  local with, all, without = count(nodes, NAMES.pipelineStage)
-  errors.check(with == 0 or with == all, "popart_exception", "Only some ops have had their "
-    .. "pipeline stage set. Ops missing the pipeline stage: %s", without and name_of(without))
   return with > 0
 end
+
+local function check_number(node, ipu, ipus)
+  errors.check(ipu >= 0 and ipu < ipus, "popart_exception", "%s has the virtual graph id %d, the "
+    .. "device has %d IPUs for each replica", name_of(node), ipu, ipus)
+end
+
+local function manual(s, where, ipus)
+  for _, plan in ipairs(s.model.graph.nodes) do
+    local ipu = number_of(plan.node, NAMES.virtualGraph)
+    if ipu then
+      check_number(plan.node, ipu, ipus)
+      where.at[plan.node] = { ipu = ipu }
+    end
+  end
+end
+
+local function automatic(s, where, ipus)
+  local plans, o = s.model.graph.nodes, s.options
+  local costs = splitting.costs(plans, s.model, s.types(), {
+    weights = o.enableGradientAccumulation and 2 or 1, results = s.training and 1 or 0 })
+  for i, ipu in ipairs(splitting.ipus(plans, costs, ipus, o.virtualGraphSplitRatios)) do
+    where.at[plans[i].node] = { ipu = ipu }
+  end
+end
+
+-- ---- phases ------------------------------------------------------------------------------
+
+local function phased(s, where, ipus)
+  local plans, set = s.model.graph.nodes, s.options.executionPhaseSettings
+  local side = set.stages == 1 and 1 or 2
+  errors.check(side <= ipus, "popart_exception", "executionPhaseSettings.stages is %d, the device "
+    .. "has %d IPUs for each replica", side, ipus)
+  local function own(i)
+    local phase = number_of(plans[i].node, NAMES.executionPhase)
+    errors.check(not phase or phase < set.phases, "popart_exception", "%s has the execution phase "
+      .. "%s, executionPhaseSettings.phases is %d", name_of(plans[i].node), phase, set.phases)
+    return phase and phase >= 0 and phase or nil
+  end
+  local costs, total = splitting.costs(plans, s.model, s.types(), { weights = 1, results = 0 })
+  for i, phase in ipairs(splitting.phases(plans, costs, total, set.phases, own)) do
+    where.at[plans[i].node] = { ipu = phase % side, phase = phase }
+  end
+  where.strategy = side == 1 and "serial_phased" or "parallel_phased"
+end
+
+-- ---- pipelines ---------------------------------------------------------------------------
 
 -- A stage has one virtual graph.
 local function same_graph(graph_of, node, stage, ipu)
@@ -62,34 +111,87 @@ local function same_graph(graph_of, node, stage, ipu)
   graph_of[stage] = first or { node = node, ipu = ipu }
 end
 
---- What of the attributes counts, for popart.traced.
---- error: popart_exception for options or attributes that do not go together
----@param model popart.Model
----@param o popart.SessionOptions
----@param ipus integer of one replica
----@return table where graphs, stages, phases (whether they count), check(node, …), strategy
-function M.of(model, o, ipus)
-  local nodes, mode = model.proto.graph.node, o.virtualGraphMode.name
-  local where = { strategy = "sharded" }
-  where.graphs = mode == "Manual" or mode == "Auto"
-  if where.graphs then
-    check_graphs(nodes, mode)
-  end
-  local phases = o.executionPhaseSettings.phases
-  where.phases = mode == "ExecutionPhases" and phases > 1
-  where.stages = o.enablePipelining
+-- The stage of each node is its own, or else its virtual graph's number.
+local function stages(s, where)
+  local nodes = s.model.proto.graph.node
+  local with, all, without = count(nodes, NAMES.pipelineStage)
+  errors.check(with == 0 or with == all, "popart_exception", "Only some ops have had their "
+    .. "pipeline stage set. Ops missing the pipeline stage: %s", without and name_of(without))
   local graph_of = {}
-  local own = o.enablePipelining and check_stages(nodes)
-  function where.check(node, ipu, stage)
-    if own and stage then
-      same_graph(graph_of, node, stage, ipu)
+  for _, plan in ipairs(s.model.graph.nodes) do
+    local place = where.at[plan.node]
+    local stage = number_of(plan.node, NAMES.pipelineStage) or place and place.ipu
+    if place then
+      same_graph(graph_of, plan.node, stage, place.ipu)
+      place.stage = stage
     end
-    errors.check(not ipu or ipu < ipus, "popart_exception", "%s has the virtual graph id %s, the "
-      .. "device has %d IPUs for each replica", name_of(node), ipu, ipus)
   end
-  where.strategy = o.enablePipelining and "pipelined"
-    or where.phases and (o.executionPhaseSettings.stages == 1 and "serial_phased"
-      or "parallel_phased") or "sharded"
+  return graph_of
+end
+
+-- Stages that follow one another on one IPU are one.
+local function number_of_stages(graph_of)
+  local list, n, last = {}, 0, nil
+  for stage in pairs(graph_of) do
+    list[#list + 1] = stage
+  end
+  table.sort(list)
+  for _, stage in ipairs(list) do
+    n = n + (graph_of[stage].ipu ~= last and 1 or 0)
+    last = graph_of[stage].ipu
+  end
+  return n
+end
+
+-- A weight is where the stages that read it are.
+local function check_variables(s, where)
+  local reader = {}
+  for _, plan in ipairs(s.model.graph.nodes) do
+    local place = where.at[plan.node]
+    for _, id in ipairs(place and plan.inputs or {}) do
+      if s.model.variables[id] then
+        local first = reader[id] or place
+        errors.check(first.ipu == place.ipu, "popart_exception", "Can not copy variable tensor %s "
+          .. "between virtual graphs when pipelining. All pipeline stages using this tensor should "
+          .. "be on the same graph.", id)
+        reader[id] = first
+      end
+    end
+  end
+end
+
+local function pipelined(s, where)
+  local n = number_of_stages(stages(s, where))
+  check_variables(s, where)
+  option_rules.check_depth(s.options, s.batches, s.training and 2 * n - 1 or n)
+  -- updates of each batch alone leave no batches to overlap
+  where.idle = s.training and s.accumulation == 1
+  where.strategy = where.idle and "sharded" or "pipelined"
+end
+
+--- Where nodes are, for popart.traced.
+---
+--- s: model, options, training, batches, accumulation, and types(), of all its tensors.
+--- error: popart_exception for options or attributes that do not go together
+---@param s table
+---@param ipus integer of one replica
+---@return table where at ({ipu, stage, phase} by node), strategy, idle (a pipeline whose
+---  batches do not overlap)
+function M.of(s, ipus)
+  local o, where = s.options, { at = {}, strategy = "sharded" }
+  local mode = o.virtualGraphMode.name
+  if mode == "ExecutionPhases" and o.executionPhaseSettings.phases > 1 then
+    phased(s, where, ipus)
+  elseif mode == "Manual" or mode == "Auto" then
+    if check_graphs(s.model.proto.graph.node, mode) then
+      manual(s, where, ipus)
+    else
+      automatic(s, where, ipus)
+    end
+  end
+  if o.enablePipelining then
+    pipelined(s, where)
+  end
   return where
 end
 

@@ -12,6 +12,7 @@
 --- (lua/lupine/session.lua) and puts it on the device.
 ---
 --- Source: PopART user guide 4; its Python API, Session.
+local annotations = require("popart.annotations")
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local dataflow = require("popart.dataflow")
@@ -111,10 +112,14 @@ end
 -- Builds the program: what is wrong with the model is found here.
 local function build(s, given)
   s.model = traced.Model(given.fnModel, given.inputShapeInfo)
-  local o = s.options
   s.groups = settings.groups(s.model, s.replicas)
-  s.where = placement.of(s.model, o, s.device.numIpus // s.replicas)
-  s.traced = traced.trace(s.model, { loss = given.loss, groups = s.groups, where = s.where })
+  function s.types()
+    s.measured = s.measured or s.model:types(s.training)
+    return s.measured
+  end
+  s.where, s.marks = placement.of(s, s.device.numIpus // s.replicas), annotations.of(s)
+  s.traced = traced.trace(s.model, { loss = given.loss, groups = s.groups, where = s.where,
+    marks = s.marks })
   check_anchors(s, s.traced.scope)
 end
 

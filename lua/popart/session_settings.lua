@@ -10,7 +10,6 @@ local enums = require("popart.enums")
 local option_rules = require("popart.option_rules")
 local options = require("popart.options")
 local proto = require("lupine.onnx.proto")
-local session_options = require("popart.session_options")
 local tables = require("lupine.base.tables")
 local tensor_info = require("popart.tensor_info")
 local tensors = require("lupine.onnx.tensors")
@@ -104,7 +103,7 @@ local function system(s)
   local o, out = s.options, device_info.system(s.device)
   local slices = 1
   out.strategy = s.where.strategy
-  out.recompute = session_options.recomputation({ autoRecomputation = o.autoRecomputation.name })
+  out.recompute = s.marks.recompute
   out.io_tiles = o.numIOTiles
   out.partials = o.partialsTypeMatMuls == "half" and "half" or "float"
   out.activation = options.location(o.activationTensorLocationSettings)

@@ -1,5 +1,6 @@
 --- The program of a session's model: its graph runs once on stand-ins for inputs and
 --- variables, each node in the place that its attributes say.
+local annotations = require("popart.annotations")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("popart.errors")
@@ -8,8 +9,6 @@ local node_attributes = require("popart.node_attributes")
 local proto = require("lupine.onnx.proto")
 local tensors = require("lupine.onnx.tensors")
 local torch = require("torch")
-
-local NAMES = node_attributes.NAMES
 
 local M = {}
 
@@ -98,25 +97,39 @@ function Model:init(given, shapes)
   end
 end
 
--- ---- tracing -----------------------------------------------------------------------------
-
-local function number_of(node, name)
-  local found = proto.find(node, name)
-  return found and found.i
+--- The types of all tensors, from their shapes alone; those of the nodes' own graphs are
+--- not among them.
+---@param training boolean
+---@return table<string, {dtype: torch.dtype, shape: torch.Size}>
+function Model:types(training)
+  local scope = graph.Scope(nil, { training = training })
+  local function shaped(name, dtype, shape)
+    scope:set(name, torch.empty({ table.unpack(shape) }, { dtype = dtype, device = "meta" }), false)
+  end
+  for _, input in ipairs(self.inputs) do
+    shaped(input.id, input.dtype, input.shape)
+  end
+  for name, t in pairs(self.constants) do
+    scope:set(name, t, true)
+  end
+  for name, t in pairs(self.variables) do
+    shaped(name, t.dtype, t.shape)
+  end
+  torch.no_grad(function()
+    self.graph:run(scope)
+  end)
+  return (scope:types())
 end
 
--- Tells the trace where a node is; the greatest numbers used, for the strategy.
-local function placer(trace, where)
+-- ---- tracing -----------------------------------------------------------------------------
+
+-- Tells the trace where a node is; those inside of another's graph are where that is.
+local function placer(trace, where, marks)
+  trace:origin({ block = "", ipu = 0, stage = 0, phase = 0 })
   return function(node)
-    local ipu = where.graphs and number_of(node, NAMES.virtualGraph) or nil
-    local stage = where.stages and number_of(node, NAMES.pipelineStage) or nil
-    local phase = where.phases and number_of(node, NAMES.executionPhase) or nil
-    where.check(node, ipu, stage, phase)
-    if where.stages and stage == nil then
-      stage = ipu
-    end
-    trace:origin({ block = "", ipu = ipu or 0, stage = stage or ipu or 0, phase = phase or 0,
-      scope = node.name or "" })
+    local at = where.at[node] or {}
+    trace:origin({ ipu = at.ipu, stage = at.stage or at.ipu, phase = at.phase,
+      scope = node.name or "", multi_conv = annotations.settings(marks, node) })
   end
 end
 
@@ -135,7 +148,7 @@ end
 
 --- Traces the model.
 ---@param model popart.Model
----@param options {loss: string?, groups: table<string, table>, where: table}
+---@param options {loss: string?, groups: table<string, table>, where: table, marks: table}
 ---@return table traced step, loss (a value), values (set of names), anchored types
 function M.trace(model, options)
   local trace = core.trace()
@@ -158,13 +171,14 @@ function M.trace(model, options)
   end
   local scope
   scope = graph.Scope(nil, { training = training, observe = {
-    before = placer(trace, options.where),
+    before = placer(trace, options.where, options.marks),
     after = function(node)
       updates(node, scope)
       for _, id in ipairs(node.output) do
         local value = id ~= "" and scope:find(id)
         if value and not scope:is_known(id) then
           trace:name(value, id)
+          scope:set(id, annotations.mark(options.marks, node, value), false)
         end
       end
     end,
