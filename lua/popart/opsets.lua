@@ -33,10 +33,17 @@ local RENAMED = {
 -- What a method's first attribute is, where it is not the first by name.
 local FIRST = { Constant = "value" }
 
+-- Methods that have another name than the operator in lower case.
+local METHODS = { L1 = "l1loss", Nll = "nllloss", Ctc = "ctcloss",
+  NormalizeImage = "normalize_image", PackedDataBlock = "packedDataBlock" }
+
+-- Second methods of operators: one sets an attribute that the other has not.
+local SECOND = { ScatterReduce = { method = "groupedscatterreduce", own = "group_size" } }
+
 local KEYWORDS = { ["and"] = true, ["or"] = true, ["not"] = true, xor = true, ["if"] = true }
 
 local function method_name(op)
-  local name = op:lower()
+  local name = METHODS[op] or op:lower()
   return KEYWORDS[name] and "logical_" .. name or name
 end
 
@@ -48,14 +55,20 @@ local function operator_named(domain, method)
     methods[domain] = {}
     for _, op in ipairs(operators.names(domain)) do
       methods[domain][method_name(op)] = op
+      if SECOND[op] then
+        methods[domain][SECOND[op].method] = op
+      end
     end
   end
   return methods[domain][method]
 end
 
 -- Attributes as parameters: PopART's order, auto_pad (which its methods lack) last.
-local function attributes_in_order(domain, s)
-  local list = { table.unpack(s.attributes) }
+local function attributes_in_order(domain, s, name)
+  local second, list = SECOND[s.name], {}
+  for _, a in ipairs(s.attributes) do
+    list[#list + 1] = not (second and name ~= second.method and a.name == second.own) and a or nil
+  end
   if domain == "" then
     local function rank(a)
       return FIRST[s.name] == a.name and 0 or a.needed and 1 or a.name == "auto_pad" and 3 or 2
@@ -120,8 +133,8 @@ function M.with_context(args)
   return args
 end
 
-local function parameters(domain, s)
-  local names, tables, attrs = {}, {}, attributes_in_order(domain, s)
+local function parameters(domain, s, method)
+  local names, tables, attrs = {}, {}, attributes_in_order(domain, s, method)
   if #s.inputs > 0 then
     names[1], tables.args = "args", "list"
   end
@@ -144,14 +157,13 @@ local function parameters(domain, s)
   return { names = names, tables = tables, attrs = attrs, first = first, counted = counted }
 end
 
-local function method(domain, version, op)
+local function method(domain, version, op, where)
   local row = operators.find(domain, op, version)
   if not row then
     return nil
   end
   local s = row.schema
-  local p = parameters(domain, s)
-  local where = method_name(op)
+  local p = parameters(domain, s, where)
   return function(opset, ...)
     local values = check.arguments(where, p.names, p.tables,
       table.unpack(M.with_context(table.pack(...)), 1, select("#", ...)))
@@ -186,7 +198,7 @@ local function found(domain, version, name)
   made[key] = made[key] or {}
   if made[key][name] == nil then
     local op = operator_named(domain, name)
-    made[key][name] = op and method(domain, version, op) or false
+    made[key][name] = op and method(domain, version, op, name) or false
   end
   return made[key][name]
 end

@@ -98,6 +98,18 @@ end
 
 -- ---- what is compiled -------------------------------------------------------------------------
 
+-- The engine's options: stochastic rounding sets one, unless they say otherwise.
+local function engine(s)
+  local given = {}
+  if s.options.enableStochasticRounding then
+    given["target.deterministicWorkers"] = "true"
+  end
+  for name, value in pairs(s.options.engineOptions) do
+    given[name] = value
+  end
+  return engine_options.effective(given, "engineOptions")
+end
+
 -- The options of the simulated system.
 local function system(s)
   local o, out = s.options, device_info.system(s.device)
@@ -115,8 +127,7 @@ local function system(s)
   end
   out.output_slices = slices == s.batches * s.accumulation and 0 or slices
   out.synthetic_data = o.syntheticDataMode.name ~= "Off"
-  if engine_options.is_on(engine_options.effective(o.engineOptions, "engineOptions"),
-    "debug.allowOutOfMemory") then
+  if engine_options.is_on(engine(s), "debug.allowOutOfMemory") then
     out.allow_out_of_memory = true
   end
   return out
@@ -358,8 +369,7 @@ end
 ---@param s table
 ---@return boolean
 function M.profiles(s)
-  return engine_options.is_on(engine_options.effective(s.options.engineOptions, "engineOptions"),
-    "autoReport.all")
+  return engine_options.is_on(engine(s), "autoReport.all")
 end
 
 --- Notes in the report what the options do not change.
@@ -370,7 +380,7 @@ function M.annotate(s)
     out[#out + 1] = ("%s: %s"):format(name, why)
   end
   option_rules.note(s.options, note)
-  engine_options.note(engine_options.effective(s.options.engineOptions, "engineOptions"), note)
+  engine_options.note(engine(s), note)
   s.session.report.no_effect = out
 end
 

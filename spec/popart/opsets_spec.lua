@@ -1,0 +1,58 @@
+-- Operators as methods of a Builder: their names and what they take.
+local helper = require("spec.popart.helper")
+local popart = require("popart")
+local torch = require("torch")
+
+-- What an expression of inputs gives in an inference session.
+local function value(expression, ...)
+  local b, ids, inputs = popart.Builder(), {}, {}
+  for i, t in ipairs({ ... }) do
+    ids[i] = b:addInputTensor(popart.TensorInfo(t))
+    inputs[ids[i]] = t
+  end
+  local o = expression(b.aiGraphcore, ids)
+  b:addOutputTensor(o)
+  return helper.run(helper.inference(b, popart.DataFlow(1, { o })), inputs)[o]
+end
+
+describe("a Builder's opset", function()
+  it("has losses by PopART's names", function()
+    local x = torch.tensor({ 1.0, -2, 3 })
+    assert.equal(3, value(function(g, ids)
+      return g:l1loss(ids, 0.5, popart.ReductionType.Sum)
+    end, x):item())
+    helper.near(value(function(g, ids)
+      return g:nllloss(ids, { reduction = popart.ReductionType.Mean })
+    end, torch.tensor({ { 0.5, 0.5 }, { 0.25, 0.75 } }), torch.tensor({ 0, 1 },
+      { dtype = torch.int32 })), -(math.log(0.5) + math.log(0.75)) / 2)
+    helper.near(value(function(g, ids)
+      return g:nllloss(ids, popart.ReductionType.NoReduction)
+    end, torch.tensor({ { 0.5, 0.5 } }), torch.tensor({ 0 }, { dtype = torch.int32 })),
+      { -math.log(0.5) })
+  end)
+
+  it("has all methods of the original that operators stand behind", function()
+    local g = popart.Builder().aiGraphcore
+    for _, name in ipairs({ "ctcloss", "normalize_image", "packedDataBlock", "identityloss",
+      "groupedscatterreduce" }) do
+      assert.is_function(g[name], name)
+    end
+    helper.refuses("AttributeError", "no operator 'l1'", function()
+      return g.l1
+    end)
+  end)
+
+  it("tells a scattering in groups from a plain one", function()
+    local data = torch.tensor({ 1.0, 2, 3 })
+    local index = torch.tensor({ 0, 0, 1 }, { dtype = torch.int32 })
+    assert.same({ 3, 3 }, value(function(g, ids)
+      return g:scatterreduce(ids, 2, -1, popart.ScatterReduction.Sum, 1)
+    end, data, index):tolist())
+    helper.refuses("TypeError", "group_size", value, function(g, ids)
+      return g:scatterreduce(ids, 2, { group_size = 2 })
+    end, data, index)
+    assert.same({ { 3, 3 } }, value(function(g, ids)
+      return g:groupedscatterreduce(ids, 2, -1, popart.ScatterReduction.Sum, 1)
+    end, data:reshape(1, 3), index:reshape(1, 3)):tolist())
+  end)
+end)
