@@ -44,7 +44,7 @@ describe("the list of listings", function()
 
   it("names files that have them", function()
     for _, cells in ipairs(rows()) do
-      if cells[1]:match("^4%.%d+$") then
+      if cells[1]:match("^4%.%d+$") or cells[1]:match("^P%d+$") then
         check(cells[1], cells)
       elseif file_of(cells) and cells[1]:find("^`") then
         for name in cells[1]:gmatch("`([%w_.]+)`") do
@@ -60,6 +60,9 @@ describe("the list of listings", function()
     end
     for i = 1, 6 do
       assert.is_true(seen["AC" .. i], "AC" .. i)
+    end
+    for i = 1, 10 do
+      assert.is_true(seen["P" .. i], "P" .. i)
     end
     assert.is_true(seen.I1 and seen.I2)
   end)
