@@ -27,6 +27,7 @@ local placement = require("popart.placement")
 local option_rules = require("popart.option_rules")
 local options = require("popart.options")
 local settings = require("popart.session_settings")
+local signatures = require("lupine.base.signatures")
 local stepio = require("popart.stepio")
 local tensor_info = require("popart.tensor_info")
 local torch = require("torch")
@@ -533,15 +534,20 @@ end
 
 -- ---- the two kinds -------------------------------------------------------------------------
 
+local INFERENCE = { "fnModel", "dataFlow", "deviceInfo", "inputShapeInfo", "patterns",
+  "userOptions", "name" }
+local TRAINING = { "fnModel", "dataFlow", "loss", "optimizer", "deviceInfo", "inputShapeInfo",
+  "patterns", "userOptions", "name" }
+
 --- A session that runs the graph as it is; one with losses gives their values.
 --- error: popart_exception
 --- source: 004 popart.InferenceSession
 ---@class popart.InferenceSession: popart.Session
 local InferenceSession = Session:extend("InferenceSession")
+signatures.note(InferenceSession, ("InferenceSession(%s)"):format(table.concat(INFERENCE, ", ")), 1)
 
 function InferenceSession:init(...)
-  make(self, "InferenceSession", { "fnModel", "dataFlow", "deviceInfo", "inputShapeInfo",
-    "patterns", "userOptions", "name" }, false, ...)
+  make(self, "InferenceSession", INFERENCE, false, ...)
 end
 
 --- A session that trains the initialised tensors with an optimizer.
@@ -549,10 +555,10 @@ end
 --- source: 004 popart.TrainingSession
 ---@class popart.TrainingSession: popart.Session
 local TrainingSession = Session:extend("TrainingSession")
+signatures.note(TrainingSession, ("TrainingSession(%s)"):format(table.concat(TRAINING, ", ")), 1)
 
 function TrainingSession:init(...)
-  make(self, "TrainingSession", { "fnModel", "dataFlow", "loss", "optimizer", "deviceInfo",
-    "inputShapeInfo", "patterns", "userOptions", "name" }, true, ...)
+  make(self, "TrainingSession", TRAINING, true, ...)
 end
 
 return { Session = Session, InferenceSession = InferenceSession,
