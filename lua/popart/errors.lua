@@ -113,6 +113,16 @@ function M.check(ok, name, fmt, ...)
   return ok
 end
 
+--- Raises OutOfMemoryException of a program that has a report.
+---@param summary string its text
+---@param fmt string as string.format
+---@param ... any for the format
+function M.out_of_memory(summary, fmt, ...)
+  local e = note(errors.new(OutOfMemory, nil, fmt:format(...)))
+  e.summary = summary
+  error(e, 0)
+end
+
 -- ---- errors of what lies below ------------------------------------------------------
 
 -- Types that mean a class of another name; those of the simulated faults have

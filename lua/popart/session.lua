@@ -21,6 +21,7 @@ local errors = require("popart.errors")
 local executables = require("popart.executables")
 local logging = require("popart.logging")
 local lupine_session = require("lupine.session")
+local memory = require("popart.memory")
 local optimizers = require("popart.optimizers")
 local Patterns = require("popart.patterns").Patterns
 local placement = require("popart.placement")
@@ -176,7 +177,18 @@ local function open(s)
     s.view = optimizers.view(s.optimizer, settings.trained(s), states_given(s))
     spec.optimizer = s.view
   end
-  return lupine_session.open(step, spec)
+  local session = lupine_session.open(step, spec)
+  local ok, e = pcall(memory.check, session.report, s.device)
+  if not ok then
+    session:close()
+    error(e, 0)
+  end
+  return session
+end
+
+local function note_loaded(s)
+  s.loaded = true
+  logging.info("devicex", "Engine loaded")
 end
 
 --- Compiles the program and puts it on the device.
@@ -195,6 +207,7 @@ function Session:prepareDevice(...)
     progress(0, o.compilationProgressTotal)
   end
   s.session = errors.guard("popart_exception", open, s)
+  logging.info("devicex", "Graph compiled")
   if progress then
     progress(o.compilationProgressTotal, o.compilationProgressTotal)
   end
@@ -202,7 +215,7 @@ function Session:prepareDevice(...)
   if s.load then
     device_info.note(s.device, s.session)
     s.session:enter_device(s.session.device)
-    s.loaded = true
+    note_loaded(s)
   end
   s.random = s.session.exec:stats().draws
 end
@@ -216,7 +229,7 @@ local function load(s)
     "Trying to load an engine, but the session has no compiled engine. Did you forget to call "
     .. "prepareDevice()?")
   s.session:enter_device(device_info.lend(s.device, s.session, nil))
-  s.loaded = true
+  note_loaded(s)
 end
 
 --- Puts a program that was prepared with loadEngine = false on its device.

@@ -3,6 +3,8 @@ local devices = require("popart.devices")
 local enums = require("popart.enums")
 local helper = require("spec.helper")
 local machine = require("spec.support.machine")
+local popart = require("popart")
+local torch = require("torch")
 
 local C, T = enums.DeviceConnectionType, enums.DeviceType
 local refuses = helper.refuses
@@ -101,5 +103,83 @@ describe("device_test", function()
     assert.same({ 2, 8 }, { device.numIpus, device.tilesPerIPU })
     device = manager:createSimDevice({})
     assert.same({ 1, 4 }, { device.numIpus, device.tilesPerIPU })
+  end)
+
+  -- What is logged at INFO while f runs.
+  local function logged(f)
+    local stderr, out = io.stderr, {}
+    io.stderr = { -- luacheck: ignore 122
+      write = function(_, ...)
+        out[#out + 1] = table.concat({ ... })
+      end, flush = function() end }
+    popart.getLogger():setLevel("INFO")
+    local ok, e = pcall(f)
+    popart.getLogger():setLevel("OFF")
+    io.stderr = stderr -- luacheck: ignore 122
+    assert(ok, e)
+    return table.concat(out)
+  end
+
+  -- Was a graph compiled, was an engine loaded while f ran?
+  local function says(compiled, loaded, f)
+    local text = logged(f)
+    assert.equal(compiled, text:find("Graph compiled", 1, true) ~= nil)
+    assert.equal(loaded, text:find("Engine loaded", 1, true) ~= nil)
+  end
+
+  -- prepareDevice with all values of loadEngine, then a run that loads what is not loaded.
+  local function prepares(new)
+    for _, load in ipairs({ true, false, "default" }) do
+      local device <close> = manager:acquireAvailableDevice(1)
+      local session, run = new(device)
+      local now = load ~= false
+      says(true, now, function()
+        if load == "default" then
+          session:prepareDevice()
+        else
+          session:prepareDevice(load)
+        end
+      end)
+      says(false, not now, run)
+    end
+  end
+
+  it("test_prepareDevice_inference", function()
+    prepares(function(device)
+      local builder = popart.Builder()
+      local info = popart.TensorInfo("FLOAT", { 3 })
+      local a, b = builder:addInputTensor(info), builder:addInputTensor(info)
+      local o = builder.aiOnnx:add({ a, b })
+      local session = popart.InferenceSession({ fnModel = builder:getModelProto(),
+        dataFlow = popart.DataFlow(2, { o }), deviceInfo = device })
+      refuses("popart_exception", "no compiled engine", session.loadEngineAndConnectStreams,
+        session)
+      return session, function()
+        local anchors, x, y = session:initAnchorArrays(), torch.rand(2, 3), torch.rand(2, 3)
+        session:run(popart.PyStepIO({ [a] = x, [b] = y }, anchors))
+        assert.is_true(torch.allclose(anchors[o], x + y))
+      end
+    end)
+  end)
+
+  it("test_prepareDevice_training", function()
+    prepares(function(device)
+      local builder = popart.Builder()
+      local data = torch.tensor({ 1.0, 2.0, 3.0, 4.0 }):reshape(1, 1, 2, 2)
+      local x = builder:addInputTensor(popart.TensorInfo("FLOAT", data.shape), "data")
+      local w = builder:addInitializedInputTensor(
+        torch.tensor({ 1.0, 2.0, 1.0, 2.0 }):reshape(1, 1, 2, 2), "filter")
+      local c = builder.aiOnnx:conv({ x, w }, { dilations = { 1, 1 }, pads = { 1, 1, 1, 1 },
+        strides = { 2, 2 } })
+      local loss = builder.aiGraphcore:l1loss({ c }, 0.1,
+        { reduction = popart.ReductionType.Sum })
+      local session = popart.TrainingSession({ fnModel = builder:getModelProto(), loss = loss,
+        dataFlow = popart.DataFlow(1, { c }), optimizer = popart.ConstSGD(0.1),
+        deviceInfo = device })
+      return session, function()
+        session:weightsFromHost()
+        session:run(popart.PyStepIO({ [x] = data }, session:initAnchorArrays()))
+      end
+    end)
   end)
 end)
