@@ -28,6 +28,16 @@ function M.getTensorInfo(...)
 end
 signatures.note(M.getTensorInfo, "getTensorInfo(tensor)", 1)
 
+--- So many tiles, for SessionOptions.numIOTiles.
+--- error: TypeError or ValueError
+---@param ... any numIOTiles (integer, 0 unless given)
+---@return integer
+function M.NumIOTiles(...)
+  local n = check.one("NumIOTiles", "numIOTiles", ...)
+  return check.int(n or 0, "NumIOTiles: numIOTiles", { min = 0 })
+end
+signatures.note(M.NumIOTiles, "NumIOTiles(numIOTiles=0)", 1)
+
 --- The release of PopART whose names and defaults these are.
 ---@return integer major, integer minor, integer point
 function M.versionNumber()

@@ -20,6 +20,7 @@ local opsets = require("popart.opsets")
 local optimizers = require("popart.optimizers")
 local options = require("popart.options")
 local patterns = require("popart.patterns")
+local prefixes = require("popart.prefixes")
 local session = require("popart.session")
 local stepio = require("popart.stepio")
 local tensor_info = require("popart.tensor_info")
@@ -58,8 +59,10 @@ for _, part in ipairs({ enums, errors.classes, errors.throws, optimizers, patter
     end
   end
 end
-for name, fn in pairs(functions) do
-  M[name] = fn
+for _, part in ipairs({ functions, prefixes }) do
+  for name, fn in pairs(part) do
+    M[name] = fn
+  end
 end
 M.RecoveryAction = errors.RecoveryAction
 

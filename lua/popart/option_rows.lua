@@ -251,6 +251,10 @@ local rows = {
   { "developerSettings.timePartitionLoggerThresholdPercentage", "f", 1.0,
     "The least share of time that is logged.", only = "popart",
     no_effect = "times of compiling are not logged" },
+  { "experimentalSettings.customTransformApplierSettings", "m", {}, "Transforms of one's own.",
+    of = "strings", only = "popart", refused = "the passes over the graph are fixed" },
+  { "experimentalSettings.createHostTransferableTensorWithOffset", "b", false,
+    "Spreads host tensors over tiles.", only = "popart", no_effect = STREAMS },
   -- loss scaling
   { "automaticLossScalingSettings.enabled", "b", false, "Finds the loss scale.",
     poptorch = "read", effect = "The loss scale follows the gradients." },

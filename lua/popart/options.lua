@@ -41,6 +41,8 @@ end
 local function check_element(value, where, of)
   if of == "string" then
     return check.string(value, where)
+  elseif of == "strings" then
+    return check.strings(value, where)
   elseif of == "int" then
     return check.int(value, where)
   elseif of == "float" then
@@ -212,7 +214,8 @@ end
 local function define_settings(group_name, order)
   local class_name = group_name:sub(1, 1):upper() .. group_name:sub(2)
   local Settings = define(class_name, groups[group_name])
-  local takes = tables.set("toTrackTensors excludedVirtualGraphs")
+  local takes = tables.set("toTrackTensors excludedVirtualGraphs "
+    .. "customTransformApplierSettings")
   signatures.note(Settings, ("%s(%s)"):format(class_name, table.concat(order, ", ")))
   function Settings:init(...)
     local v, given = check.arguments(class_name, order, takes, ...)
@@ -258,6 +261,11 @@ M.ReplicatedCollectivesSettings = define_settings("replicatedCollectivesSettings
   { "prepareScheduleForMergingCollectives", "mergeAllReduceCollectives",
     "mergeReduceScatterCollectives", "mergeAllGatherCollectives" })
 
+--- What may change.
+--- source: PopART Python API, ExperimentalSettings
+M.ExperimentalSettings = define_settings("experimentalSettings",
+  { "customTransformApplierSettings", "createHostTransferableTensorWithOffset" })
+
 local DeveloperSettings = define_settings("developerSettings",
   { "timePartitionLoggerThresholdPercentage" })
 
@@ -293,7 +301,7 @@ local NESTED = {
   autodiffSettings = M.AutodiffSettings, executionPhaseSettings = M.ExecutionPhaseSettings,
   accumulateOuterFragmentSettings = M.AccumulateOuterFragmentSettings,
   replicatedCollectivesSettings = M.ReplicatedCollectivesSettings,
-  developerSettings = DeveloperSettings,
+  developerSettings = DeveloperSettings, experimentalSettings = M.ExperimentalSettings,
   activationTensorLocationSettings = TensorLocationSettings,
   weightTensorLocationSettings = TensorLocationSettings,
   optimizerStateTensorLocationSettings = TensorLocationSettings,

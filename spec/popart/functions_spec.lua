@@ -17,6 +17,15 @@ describe("popart", function()
     assert.equal(core.version, popart.packageHash())
   end)
 
+  it("counts tiles for input and output", function()
+    local opts = popart.SessionOptions()
+    opts.numIOTiles = popart.NumIOTiles(32)
+    assert.equal(32, opts.numIOTiles)
+    assert.equal(0, popart.NumIOTiles())
+    helper.refuses("ValueError", "numIOTiles: expected int >= 0", popart.NumIOTiles, -1)
+    assert.equal("Gradient___", popart.reservedGradientPrefix())
+  end)
+
   it("has the names of this package's parts", function()
     assert.equal(popart.SyncPattern.Full, popart.syncPatternFromString("full"))
     for _, name in ipairs({ "DeviceManager", "DataFlow", "PyStepIO", "IWeightsIO", "SessionOptions",

@@ -238,7 +238,7 @@ describe("rows of session options", function()
       return TensorLocation(enums.TensorStorage.OffChip)
     end
     return row.of == "function" and print or row.of == "location" and { a = TensorLocation() }
-      or row.of == "int" and { a = 1 } or { a = "b" }
+      or row.of == "int" and { a = 1 } or row.of == "strings" and { a = { "b" } } or { a = "b" }
   end
 
   it("each can be set, and are read, refused or noted", function()

@@ -60,6 +60,19 @@ describe("options_test", function()
     assert.equal(42, opts.numIOTiles)
   end)
 
+  it("test_customTransformApplierSettings", function()
+    local settings = opts.experimentalSettings
+    assert.is_true(empty(settings.customTransformApplierSettings))
+    settings.customTransformApplierSettings = { Fwd0 = { "Transform A", "Transform B" },
+      Fwd1 = { "Transform C", "Transform D" } }
+    assert.same({ "Transform C", "Transform D" }, settings.customTransformApplierSettings.Fwd1)
+  end)
+
+  it("test_createHostTransferableTensorWithOffset", function()
+    opts.experimentalSettings.createHostTransferableTensorWithOffset = true
+    assert.is_true(opts.experimentalSettings.createHostTransferableTensorWithOffset)
+  end)
+
   it("test_updatableNamedBuffers_option", function()
     assert.is_true(empty(opts.updatableNamedBuffers))
     opts.updatableNamedBuffers = { "t1", "t2" }
