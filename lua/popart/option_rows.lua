@@ -23,6 +23,8 @@ local PLACED = "blocks and the execution strategy place operators"
 local SERIAL = "batchSerializationSettings.factor is not set"
 local NEUTRAL = "it orders work and changes no value; the order here is fixed"
 local LOSS_SCALING = "automaticLossScalingSettings.enabled is not set"
+local OWN_REPLICAS = "a session has the replicas of its own process alone"
+local LIBRARY = "the planner of the simulated machine has no such setting"
 local CHECKS = "the compiler checks itself always"
 local CODELETS = "operators are C: lupine/custom_op.h"
 local SCHEDULER = "the scheduler of the simulated compiler has no search"
@@ -96,11 +98,11 @@ local rows = {
   { "syntheticDataMode", "e", "Off", "Data made up on the device.", of = enums.SyntheticDataMode,
     poptorch = "read", effect = "Nothing but Off reads from the host." },
   { "updatableNamedBuffers", "l", {}, "Buffers that buffersFromHost copies.", of = "string",
-    poptorch = "refused", effect = "What buffersFromHost copies." },
+    poptorch = "refused", no_effect = "weightsFromHost brings all buffers" },
   { "numIOTiles", "i", 0, "Tiles for input and output.", min = 0, poptorch = "read",
     effect = "These tiles do not compute." },
   { "disableGradAccumulationTensorStreams", "b", false, "Accumulators are not read or written.",
-    effect = "modelToHost leaves accumulators out." },
+    no_effect = "accumulators are never written or read" },
   { "disableOptimizerStateTensorStreams", "b", false, "Optimizer states are not read or written.",
     effect = "modelToHost leaves the states as they began." },
   -- replicas and accumulation
@@ -109,11 +111,11 @@ local rows = {
   { "replicatedGraphCount", "i", 1, "Replicas of this process.", min = 1, poptorch = "refused",
     effect = "The number of replicas." },
   { "enableDistributedReplicatedGraphs", "b", false, "Whether other processes have replicas.",
-    poptorch = "refused", effect = "The three options of global replicas count." },
+    poptorch = "refused", refused = OWN_REPLICAS },
   { "globalReplicationFactor", "i", 1, "Replicas of all processes.", poptorch = "refused",
-    effect = "Replicas of all processes." },
+    no_effect = OWN_REPLICAS },
   { "globalReplicaOffset", "i", 0, "The first replica of this process.", poptorch = "refused",
-    effect = "Which replicas are this process's." },
+    no_effect = OWN_REPLICAS },
   { "enableGradientAccumulation", "b", false, "Whether gradients are accumulated.",
     poptorch = "refused", effect = "accumulationFactor counts." },
   { "accumulationFactor", "i", 1, "Micro-batches of an update.", min = 1, poptorch = "refused",
@@ -202,17 +204,17 @@ local rows = {
   { "enableSupportedDataTypeCasting", "b", true, "int64 becomes int32.",
     no_effect = "all types are kept as the model has them" },
   { "convolutionOptions", "m", {}, "Options of convolutions.", of = "string", poptorch = "read",
-    effect = "partialsType" },
+    no_effect = LIBRARY },
   { "lstmOptions", "m", {}, "Options of LSTMs.", of = "string", poptorch = "read",
-    effect = "partialsType" },
+    no_effect = LIBRARY },
   { "matmulOptions", "m", {}, "Options of products.", of = "string", poptorch = "read",
-    effect = "partialsType" },
+    no_effect = LIBRARY },
   { "gclOptions", "m", {}, "Options of collectives.", of = "string" },
   -- the engine
   { "engineOptions", "m", {}, "Options of the engine.", of = "string", poptorch = "read",
     effect = "Report files, tiles that may overflow (lua/lupine/engine_options.lua)." },
   { "reportOptions", "m", {}, "What summaries show.", of = "string",
-    effect = "What getSummaryReport shows." },
+    no_effect = "summaries show all that there is" },
   { "instrumentWithHardwareCycleCounter", "b", false, "Counts cycles.", poptorch = "read",
     effect = "getCycleCount may be called." },
   { "hardwareInstrumentations", "l", { "Outer" }, "What cycles are counted of.",
@@ -239,7 +241,7 @@ local rows = {
     no_effect = SCHEDULER },
   -- graphs
   { "strictOpVersions", "b", true, "Versions of operators must be known.",
-    effect = "Whether an operator of a later version is an error." },
+    no_effect = "an operator's version follows from its opset, as in ONNX" },
   { "opxAliasChecking", "b", false, "Checks what shares memory.", no_effect = CHECKS },
   { "opxModifyChecking", "b", false, "Checks what is written.", no_effect = CHECKS },
   { "enableInplaceAmbiguityChecking", "b", false, "Refuses ambiguous writes.", no_effect = CHECKS },
@@ -257,25 +259,25 @@ local rows = {
     "Spreads host tensors over tiles.", only = "popart", no_effect = STREAMS },
   -- loss scaling
   { "automaticLossScalingSettings.enabled", "b", false, "Finds the loss scale.",
-    poptorch = "read", effect = "The loss scale follows the gradients." },
+    poptorch = "read", refused = "the loss scale is the optimizer's lossScaling" },
   { "automaticLossScalingSettings.toTrackTensors", "l", nil, "Tensors whose gradients count.",
-    of = "string", only = "popart", effect = "Which gradients are counted." },
+    of = "string", only = "popart", no_effect = LOSS_SCALING },
   { "automaticLossScalingSettings.binEdgeLocation", "f", 0.125, "From what share of the greatest "
     .. "number on a gradient is large.", poptorch = LOSS_SCALING,
-    effect = "Which gradients are large." },
+    no_effect = LOSS_SCALING },
   { "automaticLossScalingSettings.thresholdUpperCountProportion", "f", 1e-7,
     "The share of large gradients that halves the scale.", poptorch = LOSS_SCALING,
-    effect = "When the scale is halved." },
+    no_effect = LOSS_SCALING },
   { "automaticLossScalingSettings.updatePeriod", "i", 1, "Updates between two changes.", min = 1,
-    poptorch = LOSS_SCALING, effect = "How often the scale changes." },
+    poptorch = LOSS_SCALING, no_effect = LOSS_SCALING },
   { "automaticLossScalingSettings.gradientTensorTrackingMethod", "e",
     "AllNonViewChangingGradientTensors", "Gradients that count.",
     of = enums.GradientTensorTrackingMethod, poptorch = LOSS_SCALING,
-    effect = "Which gradients are counted." },
+    no_effect = LOSS_SCALING },
   -- where tensors are
   { "tensorLocationSettingsOverride", "m", {}, "Locations by tensor.", of = "location",
     poptorch = "locations are chosen for each kind of tensor",
-    effect = "Where these tensors are." },
+    no_effect = "locations are chosen for each kind of tensor" },
 }
 
 local KINDS = { activation = "Activations", weight = "Weights",

@@ -217,8 +217,9 @@ local function check_values(opts)
   end
 end
 
-local CHECKS = { check_values, check_accumulation, check_replicas, check_processes, check_pipeline,
-  check_phases, check_loops, check_buffers, check_loss_scaling }
+-- What is refused here comes last: an error that the original has, too, says more.
+local CHECKS = { check_accumulation, check_replicas, check_processes, check_pipeline, check_phases,
+  check_loops, check_buffers, check_loss_scaling, check_values }
 
 --- What must hold when a session is made, before its graph is known: later come check_depth
 --- and check_exchange.
@@ -235,8 +236,7 @@ end
 
 -- Options that count only where another one is set.
 local PARTNERS = { replicatedGraphCount = "enableReplicatedGraphs",
-  globalReplicationFactor = "enableDistributedReplicatedGraphs",
-  globalReplicaOffset = "enableDistributedReplicatedGraphs", cachePath = "enableEngineCaching" }
+  cachePath = "enableEngineCaching" }
 
 --- Calls note(name, why) for what was set and changes nothing in a session, as reports have
 --- it.
@@ -248,9 +248,6 @@ function M.note(opts, note)
     local partner = PARTNERS[name]
     if partner and not opts[partner] then
       note("SessionOptions." .. name, partner .. " is not set")
-    elseif name:find("^automaticLossScalingSettings%.")
-        and not opts.automaticLossScalingSettings.enabled then
-      note("SessionOptions." .. name, "automaticLossScalingSettings.enabled is not set")
     end
   end)
 end

@@ -290,7 +290,8 @@ describe("rules of session options", function()
       fields.enableDistributedReplicatedGraphs = true
       return with(fields)
     end
-    rules.check(distributed({ globalReplicationFactor = 4, globalReplicaOffset = 3 }), TRAIN)
+    refuses("popart_exception", "is not supported: a session has the replicas of its own process",
+      rules.check, distributed({ globalReplicationFactor = 4, globalReplicaOffset = 3 }), TRAIN)
     refuses("popart_exception", "Invalid globalReplicationFactor value: 0", rules.check,
       distributed({ globalReplicationFactor = 0 }), TRAIN)
     refuses("popart_exception", "Invalid globalReplicaOffset value: %-1", rules.check,
@@ -367,7 +368,8 @@ describe("rules of session options", function()
       fields.enabled = true
       return with({ automaticLossScalingSettings = options.AutomaticLossScalingSettings(fields) })
     end
-    rules.check(scaled({}), TRAIN)
+    refuses("popart_exception", "automaticLossScalingSettings.enabled = true is not supported",
+      rules.check, scaled({}), TRAIN)
     refuses("popart_exception", "Only compatible when doing training", rules.check, scaled({}),
       INFER)
     refuses("popart_exception", "Out of range value for 'binEdgeLocation'", rules.check,
@@ -393,10 +395,10 @@ describe("rules of session options", function()
     end)
     assert.same({
       "SessionOptions.groupHostSync: host streams of the simulated system have one form",
-      "SessionOptions.replicatedGraphCount: enableReplicatedGraphs is not set",
-      "SessionOptions.cachePath: enableEngineCaching is not set",
       "SessionOptions.automaticLossScalingSettings.updatePeriod: "
-        .. "automaticLossScalingSettings.enabled is not set" }, noted)
+        .. "automaticLossScalingSettings.enabled is not set",
+      "SessionOptions.replicatedGraphCount: enableReplicatedGraphs is not set",
+      "SessionOptions.cachePath: enableEngineCaching is not set" }, noted)
     refuses("popart_exception", "partialsTypeMatMuls: expected", rules.check,
       with({ partialsTypeMatMuls = "quarter" }), TRAIN)
   end)
