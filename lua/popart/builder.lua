@@ -92,7 +92,7 @@ function Builder:init(...)
   self._initializers, self._attributes, self._scopes, self._next = {}, {}, {}, {}
   self._node_of = {} -- by the names of its outputs
   self._names = graph.Names(parent and parent._names)
-  self._scope = graph.Scope(parent and parent._scope, { training = true })
+  self._scope = graph.Scope(parent and parent._scope, { training = true, joins = true })
   self._model = empty_model()
   if given ~= nil then
     errors.guard("popart_exception", function()
@@ -439,7 +439,7 @@ function Builder:reshape_const(aiOnnx, args, shape, debugContext)
   check.method(self, Builder, "reshape_const")
   local name = debugContext or ""
   local constant = aiOnnx:constant(torch.tensor(shape, { dtype = torch.int64 }), name .. "_const")
-  return aiOnnx:reshape({ args[1], constant }, name)
+  return aiOnnx:reshape({ args[1], constant }, { debugContext = name })
 end
 
 --- Adds an operator of a domain by its name: one of a library that

@@ -170,7 +170,7 @@ function M.trace(model, options)
     end
   end
   local scope
-  scope = graph.Scope(nil, { training = training, observe = {
+  scope = graph.Scope(nil, { training = training, joins = true, observe = {
     before = placer(trace, options.where, options.marks),
     after = function(node)
       updates(node, scope)

@@ -19,6 +19,7 @@ function Scope:init(around, options)
   self.around, self.values, self.known = around, {}, {}
   self.given = {} -- values of initializers, where their shapes stand for them
   self.training, self.tracks = options.training, options.tracks
+  self.joins = options.joins
   self.observe = options.observe
   self.outline = options.outline -- what is around and not known is seen without values
 end
@@ -77,6 +78,8 @@ end
 ---@field training boolean whether the model is in training mode
 ---@field tracks boolean? whether normalisations use and keep statistics of the batch, as
 ---  modules in training mode do
+---@field joins boolean? whether Scan is PopART's: what its rounds give is joined along an
+---  axis, not stacked along a new one, and slices of vectors have one element
 ---@field inputs table<integer, torch.Tensor>
 ---@field known table<integer, boolean>? set by an operator: which results are known now
 local Node = class.new("Node")
@@ -85,7 +88,7 @@ function Node:init(plan, scope)
   self.plan, self.scope = plan, scope
   self.name, self.op, self.attr = plan.name, plan.op, plan.attr
   self.version, self.outputs = plan.version, plan.outputs
-  self.training, self.tracks = scope.training, scope.tracks
+  self.training, self.tracks, self.joins = scope.training, scope.tracks, scope.joins
 end
 
 --- Whether an output is wanted.
@@ -196,7 +199,7 @@ function Node:outline(name, values, known)
       given[i] = known and known[i] and t or meta(t)
     end
     local scope = Scope(self.scope, { training = self.training, tracks = self.tracks,
-      outline = true })
+      joins = self.joins, outline = true })
     return self.plan.bodies[name]:call(scope, given, known)
   end)
 end

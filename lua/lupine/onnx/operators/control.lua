@@ -289,10 +289,23 @@ local function each_of(n, name, count)
   return list
 end
 
--- A stack as the loop reads it, or back: its axis in front, forwards.
-local function turned(t, from, to, reversed)
-  t = t:movedim(from, to)
-  return reversed ~= 0 and t:flip({ to }) or t
+-- A scan input as the loop reads it: its axis in front, forwards.
+local function to_stack(n, t, axis, reversed)
+  t = t:movedim(axis, 0)
+  t = reversed ~= 0 and t:flip({ 0 }) or t
+  return n.joins and t:dim() == 1 and t:unsqueeze(1) or t
+end
+
+-- A stack as a scan output.
+local function from_stack(n, t, axis, reversed)
+  t = reversed ~= 0 and t:flip({ 0 }) or t
+  if not n.joins then
+    return t:movedim(0, n:axis(axis, t:dim()))
+  end
+  axis = n:axis(axis, t:dim() - 1)
+  local shape = { table.unpack(t.shape, 2) }
+  shape[axis + 1] = shape[axis + 1] * t:size(0)
+  return t:movedim(0, axis):reshape(shape)
 end
 
 local function blank(n, tensors)
@@ -339,15 +352,14 @@ local function scan(n, ...)
   local axes = each_of(n, "scan_input_axes", #stacks)
   local ways = each_of(n, "scan_input_directions", #stacks)
   for k, t in ipairs(stacks) do
-    stacks[k] = turned(t, n:axis(axes[k], t:dim()), 0, ways[k])
+    stacks[k] = to_stack(n, t, n:axis(axes[k], t:dim()), ways[k])
   end
   local out = rounds(n, length_of(n, stacks, 0), states, stacks)
   local emitted = #out - #states
   axes = each_of(n, "scan_output_axes", emitted)
   ways = each_of(n, "scan_output_directions", emitted)
   for k = 1, emitted do
-    local t = out[#states + k]
-    out[#states + k] = turned(t, 0, n:axis(axes[k], t:dim()), ways[k])
+    out[#states + k] = from_stack(n, out[#states + k], axes[k], ways[k])
   end
   return table.unpack(out)
 end
@@ -360,7 +372,7 @@ local function scan_sequence(n, b, count, states, stacks, longest)
   end
   local ways = each_of(n, "directions", #stacks)
   for k, t in ipairs(stacks) do
-    slices[k] = turned(t[b]:narrow(0, 0, count), 0, 0, ways[k])
+    slices[k] = to_stack(n, t[b]:narrow(0, 0, count), 0, ways[k])
   end
   local out = rounds(n, count, first, slices)
   for k = #states + 1, #out do
