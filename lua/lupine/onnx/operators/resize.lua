@@ -3,7 +3,8 @@
 --- ONNX Runtime has them: what lies half-way is decided by their last bit. Those that
 --- follow from sizes are the nearest to the exact ones.
 ---
---- source: ONNX, Changelog.md (Resize-10, -11, -13, Upsample-7, -9)
+--- source: PopART, the nearest mode "pytorch"; ONNX, Changelog.md
+--- (Resize-10, -11, -13, Upsample-7, -9)
 local core = require("lupine.core")
 local torch = require("torch")
 
@@ -56,6 +57,7 @@ local NEAREST = {
   round_prefer_ceil = function(x) return x:floor() + (x - x:floor()):ge(0.5) end,
   floor = function(x) return x:floor() end,
   ceil = function(x) return x:ceil() end,
+  pytorch = function(x) return x:floor() end, -- of PopART: the positions are asymmetric, too
 }
 
 -- ---- elements and weights -------------------------------------------------------------
@@ -105,7 +107,9 @@ local function taps(n, a, rank)
     shape[d] = 1
   end
   shape[a.axis + 1] = a.out
-  local x = POSITIONS[n.attr.coordinate_transformation_mode](torch.arange(a.out, F32), a)
+  local pytorch = n.attr.mode == "nearest" and n.attr.nearest_mode == "pytorch"
+  local position = POSITIONS[pytorch and "asymmetric" or n.attr.coordinate_transformation_mode]
+  local x = position(torch.arange(a.out, F32), a)
   local index, weight = KINDS[n.attr.mode](x, a, n)
   for k, w in ipairs(weight) do
     weight[k] = w:reshape(shape)
@@ -161,7 +165,8 @@ local function resize(n, x, scales, given_sizes, roi)
   one_of(n, "mode", KINDS)
   one_of(n, "coordinate_transformation_mode", POSITIONS)
   one_of(n, "nearest_mode", NEAREST)
-  n:check((scales == nil) ~= (given_sizes == nil), "one of scales and sizes must be given")
+  n:check((scales == nil) ~= (given_sizes == nil), "one of scales and sizes must be given, the "
+    .. "other must be left out or empty")
   n:check(#(scales or given_sizes) == rank, "%s has %d elements, the input has %d dimensions",
     scales and "scales" or "sizes", #(scales or given_sizes), rank)
   n:check(not crop or roi and #roi == 2 * rank, "tf_crop_and_resize needs a roi of %d elements",

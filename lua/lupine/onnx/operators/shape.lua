@@ -107,6 +107,7 @@ local function reshape(n, x, list)
   local new = {}
   for i, d in ipairs(list) do
     new[i] = d
+    n:check(d >= -1, "dimension %d of the new shape is %d", i - 1, d)
     if d == 0 and (n.attr.allowzero or 0) == 0 then
       n:check(i <= x:dim(), "dimension %d of the new shape is 0, the input has %d dimensions",
         i - 1, x:dim())
@@ -161,6 +162,9 @@ end
 local function tile(n, x)
   local repeats = n:ints(2)
   n:check(#repeats == x:dim(), "%d repeats for %d dimensions", #repeats, x:dim())
+  for axis, times in ipairs(repeats) do
+    n:check(times >= 0, "axis %d is repeated %d times", axis - 1, times)
+  end
   return x:tile(repeats)
 end
 
@@ -218,9 +222,11 @@ local function forms(op)
   op("Reshape(data; consumed_inputs: ints, shape: ints!) -> (reshaped)", 1, function(n, x)
     return reshape(n, x, n.attr.shape)
   end)
-  op("Reshape(data, shape; allowzero: int = 0) -> (reshaped)", { 5, 13, 14 }, function(n, x)
+  local function to_input(n, x)
     return reshape(n, x, n:ints(2))
-  end, SECOND)
+  end
+  op("Reshape(data, shape) -> (reshaped)", { 5, 13 }, to_input, SECOND)
+  op("Reshape(data, shape; allowzero: int = 0) -> (reshaped)", 14, to_input, SECOND)
   op("Flatten(input; axis: int = 1) -> (output)", { 1, 9, 11, 13 }, flatten)
   op("Squeeze(data; axes: ints) -> (squeezed)", { 1, 11 }, function(n, x)
     return squeeze(n, x, n.attr.axes)
