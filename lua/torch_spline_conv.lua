@@ -10,6 +10,9 @@ local M = {}
 
 -- The pieces of the uniform B-spline of a degree, of the fraction v.
 local PIECES = {
+  [0] = { -- the cell itself
+    function(v) return (v * 0 + 1):detach() end,
+  },
   {
     function(v) return 1 - v end,
     function(v) return v end,
@@ -31,7 +34,39 @@ local function vector(t, n, where)
   errors.check(core.is_tensor(t) and t:dim() == 1 and t:size(0) == n, "ValueError",
     "spline_basis: %s: expected a Tensor of %d elements, got %s", where, n,
     core.is_tensor(t) and tostring(t.shape) or check.describe(t))
-  return t:tolist()
+  return t
+end
+
+--- The same of operands that are checked; the kernel's sizes may be values that only a
+--- run of a program knows, and the degree 0.
+---@param pseudo torch.Tensor
+---@param kernel_size torch.Tensor
+---@param is_open_spline torch.Tensor
+---@param degree integer
+---@return torch.Tensor basis
+---@return torch.Tensor weight_index
+function M._basis(pseudo, kernel_size, is_open_spline, degree)
+  local torch = require("torch")
+  local dims = pseudo:size(1)
+  local sizes = kernel_size:to(torch.int64)
+  local spans = sizes - is_open_spline:ne(0):to(torch.int64) * degree
+  local bases, places = {}, {}
+  for s = 0, (degree + 1) ^ dims - 1 do
+    local rest, offset, b, at = math.tointeger(s), 1, nil, nil
+    for d = 0, dims - 1 do
+      local piece = rest % (degree + 1)
+      rest = rest // (degree + 1)
+      local v = pseudo:select(1, d) * spans:select(0, d):to(pseudo.dtype)
+      local whole = v:detach():floor()
+      local size = sizes:select(0, d)
+      local place = (whole:to(torch.int64) + piece) % size * offset
+      local value = PIECES[degree][piece + 1](v - whole)
+      b, at = b and b * value or value, at and at + place or place
+      offset = size * offset
+    end
+    bases[s + 1], places[s + 1] = b, at
+  end
+  return torch.stack(bases, 1), torch.stack(places, 1)
 end
 
 --- The values and the kernel places of the products of bases that are not zero.
@@ -42,29 +77,12 @@ end
 ---@return torch.Tensor basis [edges, (degree + 1)^dims]
 ---@return torch.Tensor weight_index int64, the same shape
 function M.spline_basis(pseudo, kernel_size, is_open_spline, degree)
-  local torch = require("torch")
   errors.check(core.is_tensor(pseudo) and pseudo:dim() == 2 and pseudo:is_floating_point(),
     "ValueError", "spline_basis: pseudo: expected a floating Tensor [edges, dims]")
   degree = check.int(degree or 1, "spline_basis: degree", { min = 1, max = 3 })
   local dims = pseudo:size(1)
-  local sizes = vector(kernel_size, dims, "kernel_size")
-  local open = vector(is_open_spline, dims, "is_open_spline")
-  local bases, places = {}, {}
-  for s = 0, (degree + 1) ^ dims - 1 do
-    local rest, offset, b, at = math.tointeger(s), 1, nil, nil
-    for d = 0, dims - 1 do
-      local piece = rest % (degree + 1)
-      rest = rest // (degree + 1)
-      local v = pseudo:select(1, d) * (sizes[d + 1] - degree * (open[d + 1] ~= 0 and 1 or 0))
-      local whole = v:detach():floor()
-      local place = (whole:to(torch.int64) + piece) % sizes[d + 1] * offset
-      local value = PIECES[degree][piece + 1](v - whole)
-      b, at = b and b * value or value, at and at + place or place
-      offset = offset * sizes[d + 1]
-    end
-    bases[s + 1], places[s + 1] = b, at
-  end
-  return torch.stack(bases, 1), torch.stack(places, 1)
+  return M._basis(pseudo, vector(kernel_size, dims, "kernel_size"),
+    vector(is_open_spline, dims, "is_open_spline"), degree)
 end
 
 --- The features x of each edge times the kernel at its coordinates:

@@ -4,6 +4,7 @@ local torch = require("torch")
 local batch_norm = require("lupine.onnx.batch_norm")
 local core = require("lupine.core")
 local spline = require("torch_spline_conv")
+local windows = require("lupine.onnx.windows")
 local F = require("torch.nn.functional")
 
 -- ---- normalisations ----------------------------------------------------------------------
@@ -42,20 +43,27 @@ local function part(list, at, count, usual)
   return out
 end
 
--- One that may stretch its input by zeros (inDilations) and change what comes out (outPads).
+-- With zeros between the places of each dimension.
+local function stretched(x, dilations)
+  for i, d in ipairs(dilations) do
+    if d > 1 then
+      local zeros = { table.unpack(x.shape) }
+      table.insert(zeros, i + 3, d - 1)
+      x = torch.cat({ x:unsqueeze(i + 2), torch.zeros(zeros, { dtype = x.dtype }) }, i + 2)
+        :flatten(i + 1, i + 2):narrow(i + 1, 0, (x:size(i + 1) - 1) * d + 1)
+    end
+  end
+  return x
+end
+
+-- source: PopART, willow/src/op/convbase.cpp, for inDilations and outPads
 local function convolution(n, x, w, b, at)
   local dims, a = x:dim() - 2, n.attr
-  for i, d in ipairs(part(a.inDilations, at, dims, 1)) do
-    n:check(d == 1, "attribute 'inDilations': got %d for dimension %d. Allowed: 1 (ConvTranspose "
-      .. "stretches its input)", d, i - 1)
-  end
-  for i, p in ipairs(part(a.outPads, 2 * at, 2 * dims, 0)) do
-    n:check(p == 0, "attribute 'outPads': got %d at %d. Allowed: 0 (Pad changes a result)", p,
-      i - 1)
-  end
   local groups = x:size(1) // w:size(1)
-  return F[("conv%dd"):format(dims)](x, w, b, part(a.strides, at, dims, 1),
-    part(a.pads, 2 * at, 2 * dims, 0), part(a.dilations, at, dims, 1), groups)
+  local y = F[("conv%dd"):format(dims)](stretched(x, part(a.inDilations, at, dims, 1)), w, b,
+    part(a.strides, at, dims, 1), part(a.pads, 2 * at, 2 * dims, 0),
+    part(a.dilations, at, dims, 1), groups)
+  return a.outPads and F.pad(y, windows.reversed(dims, part(a.outPads, 2 * at, 2 * dims, 0))) or y
 end
 
 local function multi_conv(n, ...)
@@ -120,26 +128,16 @@ end
 
 -- ---- splines -----------------------------------------------------------------------------
 
-local function spline_basis(n, pseudo)
+local function spline_basis(n, pseudo, sizes, open)
   local degree = n.attr.degree
   n:check(degree >= 0 and degree <= 3, "degree = %d is not valid: must be between 0 and 3", degree)
   n:check(pseudo:dim() == 2, "pseudo must have 2 dimensions, got the shape %s",
     tostring(pseudo.shape))
-  local sizes, open = n:ints(2), n:ints(3)
-  n:check(#sizes == pseudo:size(1) and #open == #sizes, "kernel_size and is_open_spline: expected "
-    .. "%d numbers, got %d and %d", pseudo:size(1), #sizes, #open)
-  local basis, places
-  if degree == 0 then -- the cell that the coordinates lie in
-    local step = 1
-    for d, size in ipairs(sizes) do
-      local place = (pseudo:select(1, d - 1) * size):floor():to(torch.int64) % size * step
-      places, step = places and places + place or place, step * size
-    end
-    places = places:unsqueeze(1)
-    basis = torch.ones_like(places):to(pseudo.dtype)
-  else
-    basis, places = spline.spline_basis(pseudo, torch.tensor(sizes), torch.tensor(open), degree)
+  for name, t in pairs({ kernel_size = sizes, is_open_spline = open }) do
+    n:check(t:dim() == 1 and t:size(0) == pseudo:size(1), "%s: expected the shape [%d], got %s",
+      name, pseudo:size(1), tostring(t.shape))
   end
+  local basis, places = spline._basis(pseudo, sizes, open, degree)
   return basis, places:to(torch.int32)
 end
 
@@ -233,7 +231,7 @@ local function layers(op)
   op("ShapedDropout(data; shape: ints!, ratio: float = 0.5) -> (output)", 1, shaped_dropout,
     { random = true })
   op("SplineBasis(pseudo, kernel_size, is_open_spline; degree: int = 1) -> (basis, "
-    .. "weight_index)", 1, spline_basis, { constants = { [2] = true, [3] = true } })
+    .. "weight_index)", 1, spline_basis)
   op("SplineWeighting(input, weight, basis, weight_index) -> (output)", 1, function(_, ...)
     return spline.spline_weighting(...)
   end)
