@@ -135,9 +135,22 @@ local function near(what, got, want, tolerance)
   helper.near(got:detach(), want:detach(), tolerance)
 end
 
+-- The types of the results follow from those of the inputs.
+local function check_outline(op, inputs, values, options, got)
+  local model, given = M.model(op, inputs, values, options)
+  for i, t in ipairs(given) do
+    given[i] = torch.empty(t.shape, { dtype = t.dtype, device = "meta" })
+  end
+  for i, y in ipairs({ model(table.unpack(given)) }) do
+    assert(y.dtype == got[i].dtype and tostring(y.shape) == tostring(got[i].shape),
+      ("result %d of %s is inferred as %s %s"):format(i, op, tostring(y.dtype),
+        tostring(y.shape)))
+  end
+end
+
 --- A node has the results of a function of its inputs, and their gradients; compiled the
---- same results. Options are those of model(), and `infer` (no gradients are asked for),
---- `tolerance` (as helper.near's).
+--- same results, whose types are inferred. Options are those of model(), and `infer` (no
+--- gradients are asked for), `tolerance` (as helper.near's).
 ---@param reference fun(...: torch.Tensor): ...
 ---@param op string
 ---@param inputs (torch.Tensor|false)[]
@@ -149,6 +162,7 @@ function M.agrees(reference, op, inputs, values, options)
   local want = { reference(table.unpack(theirs)) }
   options = setmetatable({ outputs = options.outputs or #want }, { __index = options })
   local got = { M.run(op, mine, values, options) }
+  check_outline(op, inputs, values, options, got)
   options.compiled = true
   local compiled = { M.run(op, leaves(inputs, true), values, options) }
   for i, y in ipairs(want) do

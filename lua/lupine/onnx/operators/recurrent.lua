@@ -228,6 +228,11 @@ local function first_state(kind, v, x, i)
   return out
 end
 
+-- Of one direction without a copy.
+local function stacked(list, dim)
+  return #list == 1 and list[1]:unsqueeze(dim) or torch.stack(list, dim)
+end
+
 local function swapped(t, a, b)
   return t and t:transpose(a, b)
 end
@@ -254,8 +259,7 @@ local function run(kind, n, x, v)
       last[k][i] = t
     end
   end
-  local results = { torch.stack(ys, 1), torch.stack(last[1], 0),
-    kind.cell and torch.stack(last[2], 0) }
+  local results = { stacked(ys, 1), stacked(last[1], 0), kind.cell and stacked(last[2], 0) }
   if batch_first then
     results = { results[1]:permute({ 2, 0, 1, 3 }), results[2]:transpose(0, 1),
       swapped(results[3] or nil, 0, 1) }

@@ -91,12 +91,12 @@ local function extended(rows, blank, dtype)
   local blanks = torch.full({ n, s }, blank, { dtype = torch.int64 })
   local pairs_ = torch.stack({ blanks, rows }, 2):reshape({ n, 2 * s })
   local labels = torch.cat({ pairs_, blanks:narrow(1, 0, 1) }, 1)
-  local skip = torch.full({ n, 2 * s + 1 }, NEVER, { dtype = dtype })
-  if s > 1 then
-    local other = rows:narrow(1, 1, s - 1):ne(rows:narrow(1, 0, s - 1))
-    skip[":, 3::2"] = torch.full({ n, s - 1 }, NEVER, { dtype = dtype }):masked_fill(other, 0)
-  end
-  return labels, skip
+  local never = torch.full({ n, s }, NEVER, { dtype = dtype })
+  local other = rows:narrow(1, 1, s - 1):ne(rows:narrow(1, 0, s - 1))
+  local jumps = torch.cat({ never:narrow(1, 0, 1),
+    never:narrow(1, 1, s - 1):masked_fill(other, 0) }, 1)
+  local skip = torch.stack({ never, jumps }, 2):reshape({ n, 2 * s })
+  return labels, torch.cat({ skip, never:narrow(1, 0, 1) }, 1)
 end
 
 local function likelihood(F, logp, labels, skip, input_lengths, target_lengths)
