@@ -14,6 +14,7 @@ local READERS = {
   "load",
   "npy",
   "npz",
+  "onnx",
   "options_file",
   "options_json",
   "png",

@@ -4,7 +4,7 @@ local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local torch = require("torch")
 
-local READERS = { "csv", "graph_text", "idx", "jpeg", "json", "load", "npy", "npz",
+local READERS = { "csv", "graph_text", "idx", "jpeg", "json", "load", "npy", "npz", "onnx", "onnx",
   "options_file", "options_json", "png", "safetensors" }
 
 local LONGEST = 2000 -- bytes; of longer inputs the ways are the same
@@ -46,6 +46,9 @@ describe("the reader", function()
   for _, name in ipairs(READERS) do
     it(name .. " says when memory runs short, and loses nothing", function()
       local reader = require("spec.hostile." .. name)
+      -- what computes with what was read is swept elsewhere
+      reader = reader.codec and { read = reader.codec, valid = reader.valid, refused = {} }
+        or reader
       for i, bytes in ipairs(reader.valid) do
         sweep(reader, bytes, "valid " .. i, false)
         sweep(reader, bytes, "valid " .. i, true)

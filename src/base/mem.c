@@ -25,11 +25,14 @@ struct LpArenaChunk {
 static _Atomic uint64_t fail_in;
 static _Atomic bool lasting, none_left; /* none_left: it has struck and lasts */
 static _Atomic int64_t live;
+static _Atomic size_t most = SIZE_MAX;
 
 int64_t lp_mem_kept;
 
-static bool may_allocate(void)
+static bool may_allocate(size_t size)
 {
+    if (size > atomic_load_explicit(&most, memory_order_relaxed))
+        return false;
     uint64_t n = atomic_load_explicit(&fail_in, memory_order_relaxed);
     if (n == 0)
         return !atomic_load_explicit(&none_left, memory_order_relaxed);
@@ -53,6 +56,11 @@ uint64_t lp_mem_fail_at(uint64_t n, bool and_after)
     return atomic_exchange(&fail_in, n);
 }
 
+void lp_mem_most(size_t n)
+{
+    atomic_store(&most, n);
+}
+
 int64_t lp_mem_live(void)
 {
     return atomic_load(&live) - lp_mem_kept;
@@ -60,19 +68,21 @@ int64_t lp_mem_live(void)
 
 void *lp_alloc(size_t n)
 {
-    return may_allocate() ? counted(malloc(n ? n : 1)) : NULL;
+    return may_allocate(n) ? counted(malloc(n ? n : 1)) : NULL;
 }
 
 void *lp_calloc(size_t n, size_t size)
 {
-    return may_allocate() ? counted(calloc(n ? n : 1, size ? size : 1)) : NULL;
+    size_t all;
+    bool fits = lp_mul_size(n, size, &all) && may_allocate(all);
+    return fits ? counted(calloc(n ? n : 1, size ? size : 1)) : NULL;
 }
 
 void *lp_realloc(void *p, size_t n)
 {
     if (!p)
         return lp_alloc(n);
-    return may_allocate() ? realloc(p, n ? n : 1) : NULL;
+    return may_allocate(n) ? realloc(p, n ? n : 1) : NULL;
 }
 
 /* The whole pages within p[0..n). */
@@ -102,7 +112,7 @@ static void large_pages(void *p, size_t n)
 void *lp_alloc_aligned(size_t n)
 {
     size_t m;
-    if (!lp_add_size(n, ALIGN - 1, &m) || !may_allocate())
+    if (!lp_add_size(n, ALIGN - 1, &m) || !may_allocate(n))
         return NULL;
     m &= ~(size_t)(ALIGN - 1);
     void *p = aligned_alloc(ALIGN, m ? m : ALIGN);
@@ -143,7 +153,7 @@ void *lp_zeros(size_t n)
         void *p = lp_alloc_aligned(n);
         return p ? memset(p, 0, n) : NULL;
     }
-    void *p = may_allocate() && all >= n
+    void *p = all >= n && may_allocate(all)
                   ? mmap(NULL, all, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
                   : MAP_FAILED;

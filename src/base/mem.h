@@ -40,6 +40,8 @@ extern int64_t lp_mem_kept;
  * number before: 0 if it has struck. Blocks alive now. */
 uint64_t lp_mem_fail_at(uint64_t n, bool lasting);
 int64_t lp_mem_live(void);
+/* No allocation of more than n bytes succeeds from now on. */
+void lp_mem_most(size_t n);
 
 /* Makes room for one more element in a growing array of `size`-byte elements;
  * false when memory is short (the array stays as it was). */

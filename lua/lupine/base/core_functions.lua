@@ -93,6 +93,8 @@ mem_live() -> int
   -- Blocks of the heap that are in use, for specs.
 mem_fail_at(int n, bool lasting=False) -> int
   -- Makes the n-th allocation from now fail, for specs; gives what was left of the number.
+mem_most(int n) -> None
+  -- Makes each allocation of more bytes fail, for specs; 0: none.
 nearest(str word, Any names) -> Any
   -- The name that is nearest to a word, or nil.
 terminal_columns() -> Any

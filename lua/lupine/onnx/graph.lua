@@ -74,6 +74,10 @@ local function check_counts(plan, s)
     or " to " .. s.most_inputs)
   errors.check(outputs <= s.most_outputs, "ValueError", "%s: it has %d outputs, %s has %d",
     plan.name, outputs, s.name, s.most_outputs)
+  for i, input in ipairs(s.inputs or {}) do
+    errors.check(input.optional or input.variadic or plan.inputs[i] ~= "", "ValueError",
+      "%s: its input '%s' is left out", plan.name, input.name)
+  end
 end
 
 local function plan_operator(plan, names, context)
@@ -214,9 +218,10 @@ function Graph:init(graph, context, around)
     self.fixed = self.fixed and self.nodes[i].fixed
   end
   for i, info in ipairs(graph.output or {}) do
-    errors.check(names:has(info.name), "ValueError",
-      "output '%s' of the graph is made by no node", tostring(info.name))
-    self.outputs[i] = info.name
+    local name = info.name or ""
+    errors.check(names:has(name), "ValueError", "output '%s' of the graph is made by no node",
+      name)
+    self.outputs[i] = name
   end
   self.size = size_of(self.nodes)
 end

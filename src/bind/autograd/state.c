@@ -433,11 +433,20 @@ static int mem_fail_at(lua_State *L)
     return 1;
 }
 
+/* mem_most(n), for specs: no allocation of more bytes succeeds from now on */
+static int mem_most(lua_State *L)
+{
+    lua_Integer n = luaL_checkinteger(L, 1);
+    lp_mem_most(n > 0 ? (size_t)n : SIZE_MAX);
+    return 0;
+}
+
 LP_GETTER(mem_live, integer, lp_mem_live())
 
 static const luaL_Reg functions[] = {
     {"mem_fail_at", mem_fail_at},
     {"mem_live", mem_live},
+    {"mem_most", mem_most},
     {"backward", backward},
     {"is_grad_enabled", is_grad_enabled},
     {"set_grad_enabled", set_grad_enabled},
