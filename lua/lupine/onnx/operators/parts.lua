@@ -21,6 +21,17 @@ local function split(n, x, parts)
   return table.unpack(x:split(parts, axis))
 end
 
+-- Sizes of `count` parts that are equal but for the last, which may be smaller.
+local function chunks(n, x, count)
+  local size = x:size(n:axis(n.attr.axis, x:dim()))
+  n:check(count == #n.outputs, "num_outputs is %d for %d outputs", count, #n.outputs)
+  local each, parts = -(-size // count), {}
+  for i = 1, count do
+    parts[i] = math.max(0, math.min(each, size - (i - 1) * each))
+  end
+  return parts
+end
+
 -- ---- slices --------------------------------------------------------------------------
 
 -- x along an axis from `first` up to, without, `last`: both count from behind if
@@ -167,6 +178,11 @@ return function(op)
   end)
   op("Split(input, split?; axis: int = 0) -> (outputs...)", 13, function(n, x)
     return split(n, x, n:ints(2))
+  end, { constants = { [2] = true } })
+  op("Split(input, split?; axis: int = 0, num_outputs: int) -> (outputs...)", 18, function(n, x)
+    local count, parts = n.attr.num_outputs, n:ints(2)
+    n:check((count == nil) ~= (parts == nil), "one of split and num_outputs must be given")
+    return split(n, x, parts or chunks(n, x, count))
   end, { constants = { [2] = true } })
   op("Slice(data; ends: ints!, starts: ints!, axes: ints) -> (output)", 1, function(n, x)
     return slice(n, x, n.attr.starts, n.attr.ends, n.attr.axes)

@@ -213,6 +213,64 @@ local CHOICES = "coordinate_transformation_mode: string = 'half_pixel', "
   .. "cubic_coeff_a: float = -0.75, exclude_outside: int = 0, extrapolation_value: float = 0.0, "
   .. "mode: string = 'nearest', nearest_mode: string = 'round_prefer_floor') -> (Y)"
 
+local NEWER = "antialias: int = 0, axes: ints, "
+  .. CHOICES:gsub("mode: string = 'nearest'", "keep_aspect_ratio_policy: string = 'stretch', %0")
+
+-- Sizes that keep the ratio of the input's: as large as all of them, or one, allow.
+local function in_proportion(n, x, axes, given)
+  local policy, scale = n.attr.keep_aspect_ratio_policy, nil
+  one_of(n, "keep_aspect_ratio_policy", { stretch = true, not_larger = true, not_smaller = true })
+  if policy == "stretch" then
+    return given
+  end
+  for i, d in ipairs(axes) do
+    local s = given[i] / x:size(d)
+    scale = scale and (policy == "not_larger" and math.min or math.max)(scale, s) or s
+  end
+  local out = {}
+  for i, d in ipairs(axes) do
+    out[i] = math.floor(scale * x:size(d) + 0.5)
+  end
+  return out
+end
+
+-- What is given for some axes, for all: a scale of 1 and the whole of the others.
+local function resize_axes(n, x, scales, sizes, roi)
+  local rank, axes = x:dim(), n.attr.axes
+  n:check(n.attr.antialias == 0, "antialias is not supported")
+  if not axes then
+    axes = {}
+    for d = 1, rank do
+      axes[d] = d - 1
+    end
+  end
+  n:check(#axes == #(scales or sizes or axes) and (not roi or #roi == 2 * #axes),
+    "axes has %d elements, and scales, sizes or roi are for another number", #axes)
+  local at = {}
+  for i, d in ipairs(axes) do
+    at[i] = n:axis(d, rank)
+  end
+  sizes = sizes and in_proportion(n, x, at, sizes)
+  local function whole(list, others)
+    local out = {}
+    for d = 1, rank do
+      out[d] = others(d)
+    end
+    for i, d in ipairs(at) do
+      out[d + 1] = list[i]
+    end
+    return out
+  end
+  local function ones() return 1 end
+  if roi then
+    local first = whole(roi, function() return 0 end)
+    roi = table.move(whole({ table.unpack(roi, #axes + 1) }, ones), 1, rank, rank + 1, first)
+  end
+  return resize(n, x, scales and whole(scales, ones), sizes and whole(sizes, function(d)
+    return x:size(d - 1)
+  end), roi)
+end
+
 return function(op)
   local second = { constants = { [2] = true } }
   local all = { constants = { [2] = true, [3] = true, [4] = true } }
@@ -230,4 +288,7 @@ return function(op)
   end, second)
   op("Resize(X, roi, scales, sizes?; " .. CHOICES, 11, choosing, all)
   op("Resize(X, roi?, scales?, sizes?; " .. CHOICES, 13, choosing, all)
+  op("Resize(X, roi?, scales?, sizes?; " .. NEWER, 18, function(n, x)
+    return resize_axes(n, x, numbers(n, 3), numbers(n, 4), numbers(n, 2))
+  end, all)
 end
