@@ -91,13 +91,20 @@ local function note(e)
   return e
 end
 
---- Raises an error of a class; PopART's own are logged at ERR.
+--- An error of a class, to be raised; PopART's own are logged at ERR.
 ---@param name string|table a name of `classes`, or of Python's ("TypeError"), or a class
+---@param message string
+---@return any e
+function M.new(name, message)
+  return note(errors.new(class_of(name), nil, message))
+end
+
+--- Raises an error of a class.
+---@param name string|table as of `new`
 ---@param fmt string as string.format; taken as it is without arguments
 ---@param ... any for the format
 function M.raise(name, fmt, ...)
-  local message = select("#", ...) > 0 and fmt:format(...) or fmt
-  error(note(errors.new(class_of(name), nil, message)), 0)
+  error(M.new(name, select("#", ...) > 0 and fmt:format(...) or fmt), 0)
 end
 
 --- Raises unless `ok`; returns it otherwise.
@@ -115,11 +122,12 @@ end
 
 --- Raises OutOfMemoryException of a program that has a report.
 ---@param summary string its text
+---@param folder string? where its report files are
 ---@param fmt string as string.format
 ---@param ... any for the format
-function M.out_of_memory(summary, fmt, ...)
-  local e = note(errors.new(OutOfMemory, nil, fmt:format(...)))
-  e.summary = summary
+function M.out_of_memory(summary, folder, fmt, ...)
+  local e = M.new(OutOfMemory, fmt:format(...))
+  e.summary, e.profile_path = summary, folder
   error(e, 0)
 end
 

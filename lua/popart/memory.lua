@@ -23,14 +23,15 @@ end
 --- error: OutOfMemoryException, whose getSummaryReport gives the report
 ---@param report lupine.Report
 ---@param device popart.DeviceInfo
-function M.check(report, device)
+---@param folder? string where its report files are
+function M.check(report, device, folder)
   local ipu = overflowing(report)
   if not ipu or device_info.system(device).allow_out_of_memory then
     return
   end
   local m = report.memory[ipu]
-  errors.out_of_memory(report:summary(), "Out of memory: Cannot fit all variable data onto one or "
-    .. "more tiles: tile %d of IPU %d needs %d bytes of %d", m.fullest_tile, ipu,
+  errors.out_of_memory(report:summary(), folder, "Out of memory: Cannot fit all variable data "
+    .. "onto one or more tiles: tile %d of IPU %d needs %d bytes of %d", m.fullest_tile, ipu,
     m.max_tile_including_gaps, m.tile_bytes)
 end
 

@@ -19,17 +19,19 @@ local dataflow = require("popart.dataflow")
 local device_info = require("popart.device_info")
 local errors = require("popart.errors")
 local executables = require("popart.executables")
+local loading = require("popart.session.loading")
 local logging = require("popart.logging")
-local lupine_session = require("lupine.session")
-local memory = require("popart.memory")
 local optimizers = require("popart.optimizers")
 local Patterns = require("popart.patterns").Patterns
 local placement = require("popart.placement")
 local option_rules = require("popart.option_rules")
 local options = require("popart.options")
+local randomness = require("popart.session.randomness")
+local reporting = require("popart.session.reporting")
 local settings = require("popart.session_settings")
 local signatures = require("lupine.base.signatures")
 local stepio = require("popart.stepio")
+local streams = require("popart.session.streams")
 local tensor_info = require("popart.tensor_info")
 local torch = require("torch")
 local traced = require("popart.traced")
@@ -127,7 +129,7 @@ end
 
 local function make(self, where, names, training, ...)
   local given = arguments(where, names, ...)
-  local s = { name = given.name or where, training = training, options = given.userOptions,
+  local s = { name = given.name or (training and "training" or "inference"), training = training, options = given.userOptions,
     flow = given.dataFlow, device = given.deviceInfo, loss = given.loss,
     optimizer = given.optimizer, patterns = given.patterns }
   rawset(self, "_s", s)
@@ -146,100 +148,7 @@ local function make(self, where, names, training, ...)
   logging.debug("session", "session '%s' was made: %d nodes", s.name, #s.model.graph.nodes)
 end
 
--- ---- the device --------------------------------------------------------------------------
-
-local function prepared(self, what)
-  local s = rawget(self, "_s")
-  errors.check(s.session, "popart_runtime_error", "Devicex::prepare() must be called before "
-    .. "Devicex::%s(...) is called.", what)
-  return s
-end
-
--- The states that go on: those of a loaded file, or of the model's.
-local function states_given(s)
-  local given = executables.states(s)
-  for name, t in pairs(s.model.graph.initializers) do
-    given[name] = given[name] or t
-  end
-  return given
-end
-
-local function open(s)
-  local step, spec = s.traced.step, settings.spec(s)
-  function spec.place()
-    return s.load and device_info.lend(s.device) or nil
-  end
-  spec.cache = executables.cache(s)
-  if s.executable then
-    step, spec = executables.open(s, spec)
-  end
-  if s.training then
-    s.view = optimizers.view(s.optimizer, settings.trained(s), states_given(s))
-    spec.optimizer = s.view
-  end
-  local session = lupine_session.open(step, spec)
-  local ok, e = pcall(memory.check, session.report, s.device)
-  if not ok then
-    session:close()
-    error(e, 0)
-  end
-  return session
-end
-
-local function note_loaded(s)
-  s.loaded = true
-  logging.info("devicex", "Engine loaded")
-end
-
---- Compiles the program and puts it on the device.
---- errors: OutOfMemoryException for a program that does not fit; popart_exception
---- source: 004 popart.Session.prepareDevice
----@param ... any loadEngine (boolean, true)
-function Session:prepareDevice(...)
-  local s = rawget(self, "_s")
-  local load = check.one("prepareDevice", "loadEngine", ...)
-  errors.check(not s.session, "popart_exception", "the session's device was prepared before")
-  local o = s.options
-  s.load = load ~= false and o.compileEngine and s.device.connectionType.name == "Always"
-    and s.device.type.name ~= "OfflineIpu"
-  local progress = o.compilationProgressLogger
-  if progress then
-    progress(0, o.compilationProgressTotal)
-  end
-  s.session = errors.guard("popart_exception", open, s)
-  logging.info("devicex", "Graph compiled")
-  if progress then
-    progress(o.compilationProgressTotal, o.compilationProgressTotal)
-  end
-  settings.annotate(s)
-  if s.load then
-    device_info.note(s.device, s.session)
-    s.session:enter_device(s.session.device)
-    note_loaded(s)
-  end
-  s.random = s.session.exec:stats().draws
-end
-
--- The program is on its device when it runs.
-local function load(s)
-  if s.loaded and s.session.attached then
-    return
-  end
-  errors.check(s.options.compileEngine, "popart_runtime_error",
-    "Trying to load an engine, but the session has no compiled engine. Did you forget to call "
-    .. "prepareDevice()?")
-  s.session:enter_device(device_info.lend(s.device, s.session, nil))
-  note_loaded(s)
-end
-
---- Puts a program that was prepared with loadEngine = false on its device.
---- error: popart_runtime_error before prepareDevice, or for an offline device
-function Session:loadEngineAndConnectStreams()
-  local s = rawget(self, "_s")
-  errors.check(s.session, "popart_runtime_error", "no compiled engine: Did you forget to call "
-    .. "prepareDevice()?")
-  errors.guard("popart_runtime_error", load, s)
-end
+local prepared = loading.prepared
 
 -- ---- weights -----------------------------------------------------------------------------
 
@@ -248,7 +157,7 @@ end
 function Session:weightsFromHost()
   local s = prepared(self, "weightsFromHost")
   errors.guard("popart_runtime_error", function()
-    load(s)
+    loading.load(s)
     s.session:overwrite()
     if s.training then
       s.session:upload_states()
@@ -390,19 +299,20 @@ end
 
 ---@return string[] ids, sorted
 function Session:getAllTensorIds()
-  return rawget(self, "_s").traced.s.traced.names
+  return { table.unpack(rawget(self, "_s").traced.names) }
 end
+Session.getTensorIds = Session.getAllTensorIds
 
 local function run(s, io)
-  load(s)
-  local program, streams = settings.program(s), s.options.syntheticDataMode.name == "Off"
-  if not s.has_run then
+  loading.load(s)
+  local program, streamed = settings.program(s), s.options.syntheticDataMode.name == "Off"
+  if streamed and not s.has_run then
     transfers.check_sizes(io, program)
   end
-  local inputs = streams and settings.feed(s, transfers.inputs(io, program.inputs))
-    or settings.synthetic(s)
+  local inputs = streamed and settings.feed(s, transfers.inputs(io, program.inputs))
+    or randomness.synthetic(s)
   local _, _, anchors = s.session:run(inputs)
-  if streams then
+  if streamed then
     transfers.outputs(io, settings.returned(s, anchors))
   end
 end
@@ -425,124 +335,10 @@ function Session:run(...)
   s.has_run = true
 end
 
--- ---- random numbers ----------------------------------------------------------------------
-
---- The random numbers of the runs that follow begin anew.
---- error: popart_runtime_error before prepareDevice
----@param seed integer
-function Session:setRandomSeed(seed)
-  local s = prepared(self, "setRandomSeed")
-  check.int(seed, "setRandomSeed: seedValue", { min = 0 })
-  if not s.random then
-    logging.warn("session", "Trying to set the random seed, but this session has no random "
-      .. "behaviour. Doing nothing.")
-    return
+for _, part in ipairs({ executables, loading, randomness, reporting, streams }) do
+  for name, method in pairs(part.methods) do
+    Session[name] = method
   end
-  s.session:random_state(seed, 0)
-  s.seed = seed
-end
-
----@return integer 0 for a program that draws nothing
-function Session:getRandomSeed()
-  local s = prepared(self, "getRandomSeed")
-  return s.random and (s.session:random_state()) or 0
-end
-
--- Words of the state: the seed's halves, and how many micro-batches have drawn.
-local WORDS = 4
-
-local function check_state(s, what)
-  errors.check(s.options.enableLoadAndOffloadRNGState, "popart_runtime_error", "Trying to %s the "
-    .. "RNG state, but the session option enableLoadAndOffloadRNGState must be set to True.", what)
-end
-
---- Where the program's random numbers are, to go on from there later.
---- error: popart_runtime_error without SessionOptions.enableLoadAndOffloadRNGState
----@return integer[] of 32 bits each; none where there are no streams
-function Session:getRNGState()
-  local s = prepared(self, "getRNGState")
-  check_state(s, "get")
-  if s.options.syntheticDataMode.name ~= "Off" then
-    return {}
-  end
-  local seed, drawn = s.session:random_state()
-  return { seed & 0xffffffff, seed >> 32, drawn & 0xffffffff, drawn >> 32 }
-end
-
---- Goes on from there.
---- error: popart_runtime_error for what getRNGState has not given
----@param state integer[]
-function Session:setRNGState(state)
-  local s = prepared(self, "setRNGState")
-  check_state(s, "set")
-  check.plain_table(state, "setRNGState: state")
-  errors.check(#state == WORDS, "popart_runtime_error", "Devicex::setRngStateValue received "
-    .. "rngState of size %d; was expecting size %d", #state, WORDS)
-  for i = 1, WORDS do
-    check.int(state[i], ("setRNGState: word %d"):format(i - 1), { min = 0, max = 0xffffffff })
-  end
-  s.session:random_state(state[1] | state[2] << 32, state[3] | state[4] << 32)
-end
-
--- ---- what the simulated system says ----------------------------------------------------------
-
-local function reported(self)
-  local s = rawget(self, "_s")
-  errors.check(s.session and s.options.compileEngine, "popart_exception",
-    "Session must have been prepared before a report can be fetched")
-  errors.check(device_info.can_profile(s.device), "poplar_exception",
-    "Profiling is disabled for current device type.")
-  return s
-end
-
---- What the simulated system says, as text.
---- error: popart_exception before prepareDevice; poplar_exception for a CPU device
---- source: 004 popart.Session.getSummaryReport
----@param resetProfile? boolean
----@return string
-function Session:getSummaryReport(resetProfile)
-  local s = reported(self)
-  local text = s.session.report:summary()
-  if not settings.profiles(s) then
-    text = text .. "\nExecution profiling not enabled\n"
-  end
-  if resetProfile ~= false then
-    s.has_run = false
-  end
-  return text
-end
-
---- The report of the simulated system.
---- source: 004 popart.Session.getReport
----@return lupine.Report
-function Session:getReport()
-  return reported(self).session.report
-end
-
---- The program's plan as JSON.
----@return string
-function Session:getSerializedGraph()
-  return reported(self).session.report:json()
-end
-
---- Cycles of the last run, as the simulated system counts them.
---- error: popart_runtime_error before a run or without
---- SessionOptions.instrumentWithHardwareCycleCounter
----@param id? string
----@return integer
-function Session:getCycleCount(id)
-  local s = rawget(self, "_s")
-  errors.check(s.options.instrumentWithHardwareCycleCounter, "popart_runtime_error",
-    "SessionOption 'instrumentWithHardwareCycleCounter' must be set to True in order to measure "
-    .. "cycle count.")
-  errors.check(s.has_run, "popart_runtime_error", "Must call run before getCycleCount.")
-  errors.check(id == nil or id == "", "popart_runtime_error", "cycle count id '%s': set "
-    .. "SessionOptions.hardwareInstrumentations correctly.", tostring(id))
-  return s.session.report.cycles
-end
-
-for name, method in pairs(executables.methods) do
-  Session[name] = method
 end
 
 -- ---- the two kinds -------------------------------------------------------------------------

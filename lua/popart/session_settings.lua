@@ -264,33 +264,6 @@ function M.returned(s, anchors)
   return list
 end
 
-local function random_of(dtype, shape, mode, generator)
-  if mode == "Zeros" then
-    return torch.zeros(shape, { dtype = dtype })
-  elseif dtype.is_floating_point then
-    local draw = mode == "RandomNormal" and torch.randn or torch.rand
-    return draw(shape, { generator = generator }):to(dtype)
-  end
-  return torch.zeros(shape, { dtype = dtype })
-end
-
---- What a run reads where nothing comes from the host (SessionOptions.syntheticDataMode).
----@param s table
----@return torch.Tensor[]
-function M.synthetic(s)
-  if not s.made_up then
-    local generator = torch.Generator()
-    generator:manual_seed(s.seed or 0)
-    local values = {}
-    for i, d in ipairs(M.program(s).inputs) do
-      values[i] = random_of(d.dtype, { d.steps * d.replicas, table.unpack(d.shape) },
-        s.options.syntheticDataMode.name, generator)
-    end
-    s.made_up = M.feed(s, values)
-  end
-  return s.made_up
-end
-
 -- ---- tensors of the program -------------------------------------------------------------------
 
 local PREFIXES = { "Gradient___", "Accum___", "UpdatedVar___", "input/" }
