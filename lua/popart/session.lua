@@ -129,8 +129,9 @@ end
 
 local function make(self, where, names, training, ...)
   local given = arguments(where, names, ...)
-  local s = { name = given.name or (training and "training" or "inference"), training = training, options = given.userOptions,
-    flow = given.dataFlow, device = given.deviceInfo, loss = given.loss,
+  local s = { name = given.name or training and "training" or "inference",
+    training = training, options = given.userOptions, flow = given.dataFlow,
+    device = given.deviceInfo, loss = given.loss,
     optimizer = given.optimizer, patterns = given.patterns }
   rawset(self, "_s", s)
   local o = s.options

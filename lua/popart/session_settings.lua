@@ -353,6 +353,10 @@ function M.annotate(s)
     out[#out + 1] = ("%s: %s"):format(name, why)
   end
   option_rules.note(s.options, note)
+  if s.where.idle then
+    note("SessionOptions.enablePipelining", "without gradient accumulation each batch updates the "
+      .. "weights before the next one begins")
+  end
   engine_options.note(engine(s), note)
   s.session.report.no_effect = out
 end
