@@ -17,6 +17,7 @@ local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("popart.errors")
 local graph = require("lupine.onnx.graph")
+local graph_transformer = require("popart.graph_transformer")
 local logging = require("popart.logging")
 local node_attributes = require("popart.node_attributes")
 local operators = require("lupine.onnx.operators")
@@ -488,6 +489,15 @@ end
 ---@param filename string
 function Builder:saveModelProto(filename)
   core.write_text(check.string(filename, "saveModelProto: filename"), self:getModelProto())
+end
+
+--- Moves initializers' data to a file of its own, beside which saveModelProto has to write
+--- the model.
+--- error: popart_exception for a name that is no initializer's, or data that is in a file
+---@param ... any ids (string[]), filename (string)
+function Builder:saveInitializersExternally(...)
+  graph_transformer.save_externally(self._model.graph, self._folder, "saveInitializersExternally",
+    ...)
 end
 
 local function ids_of(list)

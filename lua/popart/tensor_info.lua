@@ -5,6 +5,7 @@
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
+local enums = require("popart.enums")
 local errors = require("popart.errors")
 local signatures = require("lupine.base.signatures")
 local tables = require("lupine.base.tables")
@@ -30,12 +31,13 @@ for name, row in pairs(TYPES) do
   end
 end
 
---- A type's name of a torch dtype, or of a name; lower case is fine.
+--- A type's name of a torch dtype, a DataType, or a name; lower case is fine.
 --- error: TypeError for anything else, naming `where`
 ---@param given any
 ---@param where string
 ---@return string
 function M.type_name(given, where)
+  given = enums.DataType:is(given) and given.name or given
   if type(given) == "string" then
     local upper = given:upper()
     for name, row in pairs(TYPES) do

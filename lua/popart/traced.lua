@@ -26,7 +26,12 @@ local M = {}
 local Model = class.new("Model")
 M.Model = Model
 
-local function read(given)
+--- A model, and the folder of its file.
+--- error: popart_exception for what is no model
+---@param given string|table a path, bytes, or a ModelProto
+---@return table ModelProto
+---@return string? folder
+function M.read(given)
   if type(given) == "table" then
     return given, nil
   elseif proto.is_path(given) then
@@ -47,7 +52,7 @@ end
 ---@param given string|table
 ---@return table<string, torch.Tensor>
 function M.initializers(given)
-  local model, folder = read(given)
+  local model, folder = M.read(given)
   local out = {}
   for _, t in ipairs(model.graph.initializer) do
     out[t.name or ""] = tensors.read(t, folder)
@@ -75,7 +80,7 @@ end
 ---@param given string|table a file, the bytes of a ModelProto, or its table
 ---@param shapes popart.InputShapeInfo?
 function Model:init(given, shapes)
-  self.proto, self.folder = read(given)
+  self.proto, self.folder = M.read(given)
   self.graph = graph.plan(self.proto, self.folder)
   self.metadata = node_attributes.metadata(self.proto.metadata_props)
   self.inputs, self.variables, self.role, self.order, self.constants = {}, {}, {}, {}, {}

@@ -172,6 +172,17 @@ local ROWS = {
 
   { "poptorch", "a wrapped model has it: executor:save(filename)",
     "save compileAndExport loadExecutable" },
+  { "popart", "a debugContext is a name: popart.DebugContext(name)",
+    "DebugInfo SourceLocation NameContextManager" },
+  { "popart", "the report names files and lines: session:getReport()",
+    "initializePoplarDebugInfo closePoplarDebugInfo" },
+  { "popart", "popart.OutOfMemoryException is what is raised", "OutOfMemoryError" },
+  { "popart", "compare tensors by torch.allclose and lupine.onnx", "NumericsReport" },
+  { "popart", "popart.getSupportedOperations(true) has those that are there",
+    "getUnsupportedOperations getSupportedOperationsDefinition OpDefinition" },
+  { "popart", "builder:virtualGraph(1) and its like close at the end of a block, or take a "
+    .. "function", "AttributeContextManager KeyValueContextManager" },
+  { "popart", "models are ONNX: popart.Builder makes them", "ir popxl" },
   { "PoplarExecutor", "poptorch.load(filename) makes one", "load" },
 }
 

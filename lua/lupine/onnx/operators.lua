@@ -17,6 +17,7 @@
 --- n:number(i), n:value(i) read such an input.
 local errors = require("lupine.base.errors")
 local schema = require("lupine.onnx.schema")
+local tables = require("lupine.base.tables")
 
 local M = {}
 
@@ -124,6 +125,20 @@ function M.names(domain)
   end
   table.sort(list)
   return list
+end
+
+--- Calls fn(domain, name, row) for each operator in each of its versions, in order.
+---@param fn fun(domain: string, name: string, row: lupine.onnx.Operator)
+function M.each(fn)
+  load_families()
+  for _, domain in ipairs(tables.keys(table_of)) do
+    for _, name in ipairs(M.names(domain)) do
+      local rows = table_of[domain][name]
+      for i = #rows, 1, -1 do
+        fn(domain, name, rows[i])
+      end
+    end
+  end
 end
 
 --- Why there is no such operator.

@@ -137,16 +137,18 @@ local ALIGNED = 4096 -- bytes: a file can then be mapped
 ---@param list table[] TensorProto
 ---@param location string path of the file from the model's folder
 ---@param threshold integer bytes that a tensor has at least
+---@param alignment? integer of each tensor's bytes: a page unless given
 ---@return table[] tensors
 ---@return string data of the file
-function M.outside(list, location, threshold)
+function M.outside(list, location, threshold, alignment)
   local out, data, size = {}, {}, 0
   for i, t in ipairs(list) do
     local bytes = t.raw_data
     out[i] = t
     if bytes and #bytes >= threshold then
-      data[#data + 1] = ("\0"):rep(-size % ALIGNED)
-      size = size + -size % ALIGNED
+      local gap = -size % (alignment or ALIGNED)
+      data[#data + 1] = ("\0"):rep(gap)
+      size = size + gap
       out[i] = { name = t.name, dims = t.dims, data_type = t.data_type, doc_string = t.doc_string,
         data_location = 1, external_data = {
           { key = "location", value = location },
