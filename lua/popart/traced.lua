@@ -107,7 +107,7 @@ end
 ---@param training boolean
 ---@return table<string, {dtype: torch.dtype, shape: torch.Size}>
 function Model:types(training)
-  local scope = graph.Scope(nil, { training = training })
+  local scope = graph.Scope(nil, { training = training, joins = true })
   local function shaped(name, dtype, shape)
     scope:set(name, torch.empty({ table.unpack(shape) }, { dtype = dtype, device = "meta" }), false)
   end

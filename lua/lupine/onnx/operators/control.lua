@@ -153,6 +153,9 @@ local function joined(a, b)
   return table.move(b, 1, #b, #a + 1, table.move(a, 1, #a, 1, {}))
 end
 
+-- A trip count from here on is none: exporters of `while` write the greatest integer.
+local MOST = 1 << 31
+
 -- The condition must be known in each round; nil if it is not.
 local function unroll(n, trips, alive, values, known)
   local rounds, first = {}, values
@@ -268,6 +271,7 @@ local function loop(n, trips, alive, ...)
     known[k] = n:knows(k + 2)
   end
   local most = trips and n:number(1) or math.huge
+  most = most < MOST and math.max(most, 0) or math.huge
   local blank = n:reads_meta("body")
   for _, t in ipairs({ alive, table.unpack(values) }) do
     blank = blank or t.is_meta

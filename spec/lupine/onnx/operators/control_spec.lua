@@ -198,6 +198,28 @@ describe("Loop", function()
     end)
   end)
 
+  it("has no trip count if that is the greatest integer", function()
+    local body = graphs.graph("i, going, v -> going_out, v_out", { { "v_out = Add(v, v)" },
+      { "sum = ReduceSum(v_out)", { keepdims = 0 } }, { "going_out = Less(sum, limit)" } })
+    local model = graphs.model("v -> y", { { "y = Loop(M, go, v)", { body = body } } },
+      { M = trips(math.maxinteger), go = torch.tensor(true), limit = torch.tensor(20.0) })
+    helper.near(model(torch.ones({ 1 })), { 32.0 })
+    helper.raises("ValueError", "must have a constant trip count", function()
+      compile(model, { torch.ones({ 1 }) })
+    end)
+  end)
+
+  it("draws anew in each round", function()
+    local body = graphs.graph("i, going, v -> going, v_out, s", {
+      { "s = RandomUniformLike(v)" }, { "v_out = Identity(v)" } })
+    local model = graphs.model("v -> y, all", { { "y, all = Loop(M, , v)", { body = body } } },
+      { M = trips(3) })
+    for _, run in ipairs({ model, compile(model, { v }) }) do
+      local _, all = run(v)
+      assert.equal(6, torch.unique(all):numel())
+    end
+  end)
+
   it("refuses a loop without an end", function()
     local body = graphs.graph("i, going, v -> going, v_out", { { "v_out = Add(v, v)" } })
     local model = graphs.model("v -> y", { { "y = Loop(, , v)", { body = body } } })
