@@ -271,6 +271,9 @@ function M.run_node(scope, plan)
   local args = {}
   for i, name in ipairs(plan.inputs) do
     args[i] = name ~= "" and scope:find(name) or nil
+    if args[i] and scope.infers and plan.operator.effect then
+      args[i] = Node.outlined(args[i])
+    end
   end
   local n = Node(plan, scope)
   n.inputs = args

@@ -20,6 +20,7 @@ function Scope:init(around, options)
   self.given = {} -- values of initializers, where their shapes stand for them
   self.training, self.tracks = options.training, options.tracks
   self.joins = options.joins
+  self.infers = options.infers -- only types of values are asked for: no node has an effect
   self.observe = options.observe
   self.outline = options.outline -- what is around and not known is seen without values
 end
@@ -80,6 +81,7 @@ end
 ---  modules in training mode do
 ---@field joins boolean? whether Scan is PopART's: what its rounds give is joined along an
 ---  axis, not stacked along a new one, and slices of vectors have one element
+---@field infers boolean? whether it runs for the types of its results alone
 ---@field inputs table<integer, torch.Tensor>
 ---@field known table<integer, boolean>? set by an operator: which results are known now
 local Node = class.new("Node")
@@ -89,6 +91,7 @@ function Node:init(plan, scope)
   self.name, self.op, self.attr = plan.name, plan.op, plan.attr
   self.version, self.outputs = plan.version, plan.outputs
   self.training, self.tracks, self.joins = scope.training, scope.tracks, scope.joins
+  self.infers = scope.infers
 end
 
 --- Whether an output is wanted.
@@ -185,6 +188,13 @@ function Node:run(name, values, known)
   return self.plan.bodies[name]:call(self.scope, values, known)
 end
 
+--- A tensor of the device "meta" like this one.
+---@param t torch.Tensor
+---@return torch.Tensor
+function Node.outlined(t)
+  return meta(t)
+end
+
 --- The same without values: those that are not known, here and around, are of the
 --- device "meta", as are the results then. Nothing is recorded.
 ---@param name string of the attribute
@@ -199,7 +209,7 @@ function Node:outline(name, values, known)
       given[i] = known and known[i] and t or meta(t)
     end
     local scope = Scope(self.scope, { training = self.training, tracks = self.tracks,
-      joins = self.joins, outline = true })
+      joins = self.joins, outline = true, infers = true })
     return self.plan.bodies[name]:call(scope, given, known)
   end)
 end

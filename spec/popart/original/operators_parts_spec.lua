@@ -3,6 +3,7 @@
 local compile = require("lupine.compile")
 local net = require("spec.lupine.onnx.net")
 local node = require("spec.lupine.onnx.node")
+local popart = require("popart")
 local program = require("spec.support.program")
 local torch = require("torch")
 local wave = require("spec.lupine.onnx.recorded").wave
@@ -457,6 +458,7 @@ describe("abort_test", function()
     local ok, e = pcall(f, ...)
     assert.is_false(ok)
     assert.matches("Abort Program", e.message)
+    assert.equal("poplar_runtime_error", e.type)
   end
 
   it("test_abort_unconditional, test_abort_conditional, test_abort_conditional_exception",
@@ -499,5 +501,57 @@ describe("printtensor", function()
       assert.matches("a1: %[5 7 9%]", text)
       assert.matches("sum: %( ?6, ?9,12%)", text)
     end
+  end)
+end)
+
+describe("in a session", function()
+  -- a session of a builder's model, and the arrays of its anchors by name
+  local function session(build)
+    local builder = popart.Builder()
+    local anchors, loss = build(builder)
+    local all = {}
+    for _, id in ipairs(anchors) do
+      all[id] = popart.AnchorReturnType("All")
+    end
+    local arguments = { fnModel = builder:getModelProto(), dataFlow = popart.DataFlow(1, all),
+      deviceInfo = popart.DeviceManager():createIpuModelDevice({}), loss = loss,
+      optimizer = loss and popart.ConstSGD(0.1) }
+    local s = loss and popart.TrainingSession(arguments) or popart.InferenceSession(arguments)
+    s:prepareDevice()
+    s:weightsFromHost()
+    return s, s:initAnchorArrays()
+  end
+
+  it("test_training_with_var_update: the counter counts while weights are trained", function()
+    local x, added, alias, loss
+    local s, arrays = session(function(b)
+      x = b:addInputTensor(popart.TensorInfo("FLOAT", { 2, 2 }))
+      local w = b:addInitializedInputTensor(torch.ones(2, 2))
+      loss = b.aiGraphcore:l1loss({ b.aiOnnx:matmul({ x, w }) }, 0.1)
+      local counter = b:addInitializedInputTensor(torch.zeros(1))
+      added = b.aiOnnx:add({ counter, b.aiOnnx:constant(torch.ones(1)) })
+      alias = b.aiGraphcore:copyvarupdate({ counter, added })
+      return { added, alias, loss }, loss
+    end)
+    local losses = {}
+    for step = 1, 3 do
+      s:run(popart.PyStepIO({ [x] = torch.ones(2, 2) }, arrays))
+      assert.equal(step, arrays[added]:item())
+      assert.equal(step, arrays[alias]:item())
+      losses[step] = arrays[loss]:item()
+    end
+    assert.is_true(losses[3] < losses[2] and losses[2] < losses[1])
+  end)
+
+  it("test_abort_unconditional: neither the builder nor the compiler aborts", function()
+    local x
+    local s, arrays = session(function(b)
+      x = b:addInputTensor(popart.TensorInfo("FLOAT", { 2 }))
+      b.aiGraphcore:abort({})
+      return { b.aiOnnx:abs({ x }) }
+    end)
+    local ok, e = pcall(s.run, s, popart.PyStepIO({ [x] = torch.ones(2) }, arrays))
+    assert.is_false(ok)
+    assert.is_true(popart.poplar_runtime_error:is(e))
   end)
 end)

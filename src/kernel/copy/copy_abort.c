@@ -16,7 +16,7 @@ LP_KERNEL_RUN(run_abort)
         lp_copy_run(&s->copy, in[0], out[0]);
     lp_copy_strided(&s->in, in[0], &s->truth, work);
     for (int64_t i = 0, n = lp_desc_numel(&s->truth); i < n; i++)
-        LP_FAIL_IF(is[i], e, LP_E_RUNTIME,
+        LP_FAIL_IF(is[i], e, LP_E_ABORT,
                    "Abort Program: element %lld of the condition is not 0",
                    (long long)i);
     return LP_OK;

@@ -66,14 +66,15 @@ local function effects(op)
     .. "summariseThreshold: int = 1000, edgeItems: int = 3, maxLineWidth: int = 75, "
     .. "digits: int = 8, floatFormat: int = 0, separator: int = 32, openBracket: int = 91, "
     .. "closeBracket: int = 93) -> (Y)", 1, print_tensor, { effect = true })
-  op("Abort(condition?) -> ()", 1, function(_, condition)
-    internal.abort_if(condition or torch.ones({}))
+  op("Abort(condition?) -> ()", 1, function(n, condition)
+    internal.abort_if(condition or torch.ones({}, { device = n.infers and "meta" or "cpu" }))
   end, { effect = true })
   op("CopyVarUpdate(X, Updater) -> (Y)", 1, function(n, x, updater)
     n:check(tostring(x.shape) == tostring(updater.shape), "a variable of the shape %s cannot get "
       .. "values of the shape %s", tostring(x.shape), tostring(updater.shape))
-    return torch.no_grad(function()
-      return x:copy_(updater:to(x.dtype))
+    updater = updater:to(x.dtype)
+    return x.is_meta and updater or torch.no_grad(function()
+      return x:copy_(updater)
     end)
   end, { effect = true, updates = { [1] = true } })
 end
