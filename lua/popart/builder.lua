@@ -93,8 +93,8 @@ function Builder:init(...)
   self._initializers, self._attributes, self._scopes, self._next = {}, {}, {}, {}
   self._node_of = {} -- by the names of its outputs
   self._names = graph.Names(parent and parent._names)
-  self._scope = graph.Scope(parent and parent._scope,
-    { training = true, joins = true, infers = true })
+  self._scope = graph.Scope(parent and parent._scope, { training = true, infers = true,
+    joins = true })
   self._model = empty_model()
   if given ~= nil then
     errors.guard("popart_exception", function()

@@ -139,6 +139,36 @@ local function max_unpool(n, x, at)
   return wanted and F.pad(y, windows.reversed(w.dims, pads)) or y
 end
 
+-- ---- regions -----------------------------------------------------------------------
+
+-- [regions, cells, size]: whether a place lies in a cell of the part from `first` to
+-- `last`, both within, which is cut into `cells`.
+local function in_cells(first, last, cells, size)
+  local width = (last - first + 1):clamp(1) / cells
+  local number = torch.arange(cells):reshape({ 1, -1 })
+  first, width = first:reshape({ -1, 1 }), width:reshape({ -1, 1 })
+  local from = ((number * width):floor() + first):unsqueeze(-1)
+  local to = (((number + 1) * width):ceil() + first):unsqueeze(-1)
+  local place = torch.arange(size)
+  return place:ge(from):logical_and(place:lt(to))
+end
+
+-- The maxima of the cells of regions {image, x and y of two corners}; an empty one has 0.
+local function max_roi_pool(n, x, rois)
+  local cells = n.attr.pooled_shape
+  n:check(x:dim() == 4 and rois:dim() == 2 and rois:size(1) == 5 and #cells == 2,
+    "X must have 4 dimensions, rois the shape [regions, 5], pooled_shape 2 numbers")
+  local corners = (rois:narrow(1, 1, 4) * n.attr.spatial_scale + 0.5):floor()
+  local images = x:index_select(0, rois:select(1, 0):to(torch.int64))
+  local below = -math.huge
+  local columns = in_cells(corners:select(1, 0), corners:select(1, 2), cells[2], x:size(3))
+  local rows = in_cells(corners:select(1, 1), corners:select(1, 3), cells[1], x:size(2))
+  columns, rows = columns:reshape({ -1, 1, 1, cells[2], x:size(3) }), rows:unsqueeze(1)
+  local y = images:unsqueeze(3):masked_fill(columns:logical_not(), below):amax(-1)
+  y = y:unsqueeze(2):masked_fill(rows:unsqueeze(-1):logical_not(), below):amax(3)
+  return y:masked_fill(y:eq(below), 0)
+end
+
 -- ---- means -------------------------------------------------------------------------
 
 -- By window, the share of its places within the input, or within its padding too.
@@ -201,6 +231,8 @@ return function(op)
     { 1, 8, 10, 11, 12 }, max_pool)
   op("MaxUnpool(X, I, output_shape?; kernel_shape: ints!, pads: ints, strides: ints) -> (output)",
     { 9, 11 }, max_unpool, { constants = { [3] = true } })
+  op("MaxRoiPool(X, rois; pooled_shape: ints!, spatial_scale: float = 1.0) -> (Y)", 1,
+    max_roi_pool)
   op("AveragePool(X; kernel_shape: ints!, ceil_mode: int = 0, count_include_pad: int = 0, "
     .. "pads: ints, strides: ints, auto_pad: string = 'NOTSET') -> (Y)", { 1, 7, 10, 11 },
     average_pool)

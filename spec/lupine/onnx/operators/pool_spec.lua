@@ -3,6 +3,8 @@ local node = require("spec.lupine.onnx.node")
 local recorded = require("spec.lupine.onnx.recorded")
 local torch = require("torch")
 
+local wave = recorded.wave
+
 local POOLS = [[
 MaxPool 12 auto_pad=VALID kernel_shape=2 strides=3 | 1,2,7 | 1,2,2:0.523566 1,2,2:21.219616
 MaxPool 12 ceil_mode=1 dilations=2,1 kernel_shape=2,3 pads=0,2,0,0 strides=2,1 | 2,2,5,4 |
@@ -109,6 +111,40 @@ describe("ONNX", function()
     assert.same(flat:index_select(0, at:reshape(-1)):tolist(), y:reshape(-1):tolist())
     assert.equal(y:numel(), kept:ne(0):sum():item())
     assert.same(kept:ne(0):mul(flat):tolist(), kept:tolist())
+  end)
+
+  it("MaxRoiPool has the maxima of cells", function()
+    local x = wave({ 2, 2, 5, 6 }, 1)
+    local regions = { { 1, 1, 0, 4, 3 }, { 0, 2, 2, 2, 2 }, { 1, 4.4, 3.6, 9, 9 } }
+    -- a cell's first and last place: floor and ceil of its ends
+    local function cell(k, from, to, count, size)
+      local width = math.max(to - from + 1, 1) / count
+      return math.min(math.max(math.floor(k * width) + from, 0), size),
+        math.min(math.max(math.ceil((k + 1) * width) + from, 0), size)
+    end
+    local want = {}
+    for _, r in ipairs(regions) do
+      local function at(i)
+        return math.floor(r[i] * 0.75 + 0.5)
+      end
+      for c = 0, 1 do
+        for i = 0, 1 do
+          for j = 0, 2 do
+            local top, bottom = cell(i, at(3), at(5), 2, 5)
+            local left, right = cell(j, at(2), at(4), 3, 6)
+            local part = x[{ r[1], c }]:narrow(0, top, math.max(bottom - top, 0))
+              :narrow(1, left, math.max(right - left, 0))
+            want[#want + 1] = part:numel() > 0 and part:max():item() or 0
+          end
+        end
+      end
+    end
+    for _, compiled in ipairs({ false, true }) do
+      local y = node("MaxRoiPool", { x, torch.tensor(regions) }, { pooled_shape = { 2, 3 },
+        spatial_scale = 0.75 }, { compiled = compiled })
+      assert.same({ 3, 2, 2, 3 }, { table.unpack(y.shape) })
+      assert.is_true(torch.allclose(torch.tensor(want), y:reshape(-1)))
+    end
   end)
 
   it("poolings of integers know the least one", function()
