@@ -108,11 +108,21 @@ local TOO_LARGE = "memory"
 local VALID = model({ node("Add", { "x", "w" }, { "y" }) },
   { tensors.write("w", torch.ones({ 3 })) })
 
+-- What sanitizers would end the process for fails here.
+local function read(bytes)
+  core.mem_most(64 << 20)
+  local ok, e = pcall(harness.run, bytes)
+  core.mem_most(0)
+  if not ok then
+    error(e, 0)
+  end
+end
+
 return {
-  read = harness.run,
+  read = read,
   codec = harness.is_kept,
   valid = { VALID, calls({ node("Relu", { "a" }, { "b" }) }) },
-  taken = { loop(3), depth(20), with("Expand", { { 1 << 30, 1 << 8, 2, 3 } }) },
+  taken = { loop(3), outside("onnx.dict", "4", "4"), depth(20), with("Expand", { { 1 << 30, 1 << 8, 2, 3 } }) },
   refused = {
     { "nothing", "", "ValueError", "no graph" },
     { "zero bytes", ("\0"):rep(1000), "ValueError", "ModelProto, byte" },
@@ -197,8 +207,14 @@ return {
       "NotImplementedError", "STRING" },
     { "segments", of_tensor({ name = "w", dims = { 1 }, data_type = 1, raw_data = "abcd",
       segment = { begin = 0, ["end"] = HUGE } }), "NotImplementedError", "segments" },
-    { "a file above", outside("../../etc/hosts", "0", "4"), "ValueError", "not read from" },
-    { "a file of the system", outside("/etc/hosts", "0", "4"), "ValueError", "not read" },
+    { "a file above", outside("../../../etc/hosts", "0", "4"), "ValueError", "%.%." },
+    { "a file of the system", outside("/etc/hosts", "0", "4"), "ValueError", "within the folder" },
+    { "a file that is none", outside("none", "0", "4"), "FileNotFoundError", "tensor 'w'" },
+    { "a folder", outside(".", "0", "4"), "OSError", "not a regular file" },
+    { "a part behind the end", outside("onnx.dict", "99999", "4"), "ValueError", "not there" },
+    { "a part that wraps", outside("onnx.dict", tostring(HUGE), "4"), "ValueError", "not there" },
+    { "another length", outside("onnx.dict", "0", tostring(HUGE)), "ValueError", "its shape" },
+    { "a place that is no number", outside("onnx.dict", "x", "4"), "ValueError", "an integer" },
     { "a loop of 2^62 rounds", loop(1 << 62), "RuntimeError", "more nodes than may run" },
     { "a loop without an end", loop(HUGE, "t"), "RuntimeError", "more nodes than may run" },
     { "branches in branches", depth(32), "ValueError", "nested deeper than 32" },

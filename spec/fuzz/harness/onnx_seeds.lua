@@ -46,7 +46,7 @@ write("function", model({ node("F", { "x" }, { "y" }, { proto.attribute("slope",
   attribute = { "slope" }, opset_import = { { version = 13 } }, node = { node("LeakyRelu", { "a" },
   { "b" }, { { name = "alpha", ref_attr_name = "slope", type = 1 } }) } } }))
 write("outside", model({ node("Add", { "x", "w" }, { "y" }) }, { x }, { { name = "w", dims = { 3 },
-  data_type = 1, data_location = 1, external_data = { { key = "location", value = "w.bin" },
+  data_type = 1, data_location = 1, external_data = { { key = "location", value = "onnx.dict" },
   { key = "offset", value = "4" } } } }))
 write("attributes", model({ node("Constant", {}, { "c" }, { proto.attribute("value_floats",
   { 1.5, 2.5, 3.5 }) }), node("Cast", { "x" }, { "h" }, { proto.attribute("to", 10) }),
