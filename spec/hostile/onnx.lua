@@ -122,7 +122,8 @@ return {
   read = read,
   codec = harness.is_kept,
   valid = { VALID, calls({ node("Relu", { "a" }, { "b" }) }) },
-  taken = { loop(3), outside("onnx.dict", "4", "4"), depth(20), with("Expand", { { 1 << 30, 1 << 8, 2, 3 } }) },
+  taken = { loop(3), outside("onnx.dict", "4", "4"), depth(20),
+    with("Expand", { { 1 << 30, 1 << 8, 2, 3 } }) },
   refused = {
     { "nothing", "", "ValueError", "no graph" },
     { "zero bytes", ("\0"):rep(1000), "ValueError", "ModelProto, byte" },

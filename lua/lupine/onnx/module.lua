@@ -15,15 +15,10 @@ local proto = require("lupine.onnx.proto")
 ---@field output_names string[] its results
 local Module = nn.Module:extend("OnnxModule")
 
-local function taken(at, name)
-  return at._modules.values[name] or at._parameters.values[name] or at._buffers.values[name]
-    or Module[name] ~= nil
-end
-
 -- A name of this module for a tensor.
 local function name_in(at, name)
   name = name:gsub("%.", "_")
-  while name == "" or taken(at, name) do
+  while name == "" or at[name] ~= nil do
     name = name .. "_"
   end
   return at, name
@@ -38,7 +33,7 @@ local function place(self, name)
   end
   for part in path:gmatch("[^.]+") do
     if not at._modules.values[part] then
-      if taken(at, part) then
+      if at[part] ~= nil then
         return name_in(self, name)
       end
       at:add_module(part, nn.Module())

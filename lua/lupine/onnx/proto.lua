@@ -170,7 +170,7 @@ local function kind_of(value)
     return "i"
   end
   return type(value) == "number" and "f" or type(value) == "string" and "s"
-    or type(value) == "boolean" and "i" or value.node and "g"
+    or type(value) == "boolean" and "i" or type(value) == "table" and value.node and "g"
 end
 
 --- An AttributeProto. A list of no elements has no kind: `field` says it.
@@ -182,11 +182,13 @@ end
 function M.attribute(name, value, field)
   local kind = (type(value) ~= "table" or value.node) and kind_of(value)
   if not field then
-    local first = type(value) == "table" and value[1]
-    field = kind or first ~= nil and ({ f = "floats", i = "ints", s = "strings", t = "tensors",
-      g = "graphs" })[kind_of(first)] or "ints"
-    for _, x in ipairs(field == "ints" and value or {}) do
-      field = math.type(x) == "float" and "floats" or field
+    field = kind
+    if type(value) == "table" and not kind then
+      field = value[1] == nil and "ints" or ({ f = "floats", i = "ints", s = "strings",
+        t = "tensors", g = "graphs" })[kind_of(value[1])]
+      for _, x in ipairs(field == "ints" and value or {}) do
+        field = math.type(x) == "float" and "floats" or field
+      end
     end
   end
   errors.check(NUMBERS[field], "TypeError", "attribute '%s': expected a number, a string, a tensor "

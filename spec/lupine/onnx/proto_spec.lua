@@ -1,0 +1,113 @@
+-- Messages of onnx.proto as tables, and back.
+local core = require("lupine.core")
+local helper = require("spec.helper")
+local program = require("spec.support.program")
+local proto = require("lupine.onnx.proto")
+local torch = require("torch")
+
+local refuses = helper.refuses
+
+local function again(message, class)
+  return core.onnx_decode(core.onnx_encode(message, class), class)
+end
+
+describe("a message", function()
+  it("is a table of what is set", function()
+    local t = again({ dims = { 2, -1 }, data_type = 1, name = "a", raw_data = "a\0b",
+      float_data = { 0.5 }, double_data = { 0.1 }, int64_data = { math.mininteger } },
+      "TensorProto")
+    assert.same({ 2, -1 }, t.dims)
+    assert.equal("a\0b", t.raw_data)
+    assert.same({ { 0.5 }, { 0.1 }, { math.mininteger } },
+      { t.float_data, t.double_data, t.int64_data })
+    assert.same({}, t.int32_data)
+    assert.is_nil(t.doc_string)
+    assert.equal("", again({ name = "" }, "TensorProto").name)
+  end)
+
+  it("has the bytes that the format says", function()
+    -- field 1 packed or not, a varint each; field 8 a text
+    assert.same({ 5, 300 }, core.onnx_decode("\x08\x05\x08\xac\x02", "TensorProto").dims)
+    assert.same({ 5, 300 }, core.onnx_decode("\x0a\x03\x05\xac\x02", "TensorProto").dims)
+    assert.equal("x", core.onnx_decode("\x42\x01x", "TensorProto").name)
+    -- fields that the class does not have are left out
+    assert.is_nil(next(core.onnx_decode("\xf8\x07\x01", "TensorProto").dims))
+  end)
+
+  it("may have messages in it, of one kind where there are several", function()
+    local g = again({ node = { { op_type = "Relu", input = { "x" }, output = { "y" } } },
+      input = { proto.info("x", torch.float32, { 2, "batch" }) } }, "GraphProto")
+    assert.equal("Relu", g.node[1].op_type)
+    local dtype, shape = proto.type_of(g.input[1])
+    assert.equal(torch.float32, dtype)
+    assert.same({ 2, "batch" }, shape)
+  end)
+
+  it("is refused with a field that it has not, or of another type", function()
+    refuses("AttributeError", "NodeProto has no field 'op'", core.onnx_encode,
+      { node = { { op = "Relu" } } }, "GraphProto")
+    refuses("TypeError", "op_type: expected a text", core.onnx_encode,
+      { node = { { op_type = 5 } } }, "GraphProto")
+    refuses("TypeError", "dims: expected an integer, got a string", core.onnx_encode,
+      { dims = { "5" } }, "TensorProto")
+    refuses("TypeError", "dims: expected an integer", core.onnx_encode, { dims = { 0.5 } },
+      "TensorProto")
+    refuses("TypeError", "dims: expected a list", core.onnx_encode, { dims = 5 }, "TensorProto")
+    refuses("TypeError", "without zero bytes", core.onnx_encode, { name = "a\0" }, "TensorProto")
+    refuses("ValueError", "32 bits", core.onnx_encode, { data_type = 1 << 33 }, "TensorProto")
+    local ring = {}
+    ring.node = { { attribute = { { g = ring } } } }
+    refuses("ValueError", "nested deeper than 100", core.onnx_encode, ring, "GraphProto")
+  end)
+
+  it("is read by nobody where it is broken", function()
+    refuses("ValueError", "m is no ONNX model: ModelProto, byte", proto.decode, "\x3a\x7f", "m")
+    refuses("ValueError", "it has no graph", proto.decode, "")
+    refuses("FileNotFoundError", "none.onnx", proto.read, "none.onnx")
+  end)
+end)
+
+describe("a model's file", function()
+  it("is what was written", function()
+    local path = program.shell("mktemp"):gsub("\n", "")
+    local model = { ir_version = proto.IR_VERSION, opset_import = { { version = 17 } },
+      producer_name = "me", graph = { name = "g" } }
+    proto.write(model, path)
+    local back = proto.read(path)
+    assert.same({ 8, "me", "g", 17 }, { back.ir_version, back.producer_name, back.graph.name,
+      back.opset_import[1].version })
+    os.remove(path)
+  end)
+end)
+
+describe("an attribute", function()
+  it("has the kind of its value", function()
+    local kinds = { i = 5, f = 0.5, s = "x", ints = { 1, 2 }, floats = { 1, 0.5 },
+      strings = { "a", "b" }, t = torch.ones({ 2 }) }
+    for field, value in pairs(kinds) do
+      local node = again({ node = { { attribute = { proto.attribute("a", value) } } } },
+        "GraphProto").node[1]
+      local got, kind = proto.value((proto.find(node, "a")))
+      assert.equal(field, kind)
+      if field == "t" then
+        assert.is_true(torch.equal(value, got))
+      else
+        assert.same(value, got)
+      end
+    end
+    assert.equal(1, proto.attribute("a", true).i)
+    assert.same({}, (proto.value(proto.attribute("a", {}, "floats"))))
+    assert.is_nil((proto.find({ attribute = {} }, "a")))
+  end)
+
+  it("has a kind that is known, and a value", function()
+    refuses("TypeError", "attribute 'a': expected a number", proto.attribute, "a", print)
+    refuses("TypeError", "expected a number", proto.attribute, "a", { print })
+    refuses("ValueError", "no value", proto.value, { name = "a" })
+    refuses("ValueError", "no value", proto.value, { name = "a", type = 4 })
+    refuses("ValueError", "sparse", proto.value, { name = "a", type = 11, sparse_tensor = {} })
+    -- files of the first IR version do not say the kind; a zero is not written
+    assert.same({ 7, "i" }, { proto.value({ name = "a", i = 7, ints = {} }) })
+    assert.same({ 0, "i" }, { proto.value({ name = "a", type = 2 }) })
+  end)
+end)
