@@ -23,6 +23,16 @@ M.tracer = nil
 -- Scopes of the running trace that were opened and are not closed, in order.
 local open = {}
 
+-- Whom blocks tell: the executor's tracer, or that of another trace which follows the
+-- modules that run and asks for blocks, too (lupine.onnx.export).
+local function listener()
+  if M.tracer then
+    return M.tracer
+  end
+  local scope = require("torch.nn").Module.tracer
+  return scope and scope.set_block and scope or nil
+end
+
 --- Runs f on the host while a model is traced: nothing of it is recorded.
 ---@param f fun(): ...
 ---@return any ... what f returns
@@ -93,7 +103,7 @@ end
 -- Starts a block for the tracer. A block without an id gets the next number;
 -- `from` is then what starts it, for messages: a module or a text.
 local function begin(user_id, ipu_id, from)
-  local tracer = M.tracer
+  local tracer = listener()
   if tracer then
     local auto
     if user_id == nil then
@@ -133,6 +143,7 @@ function Block.new(cls, ...)
     self.user_id, self.ipu_id = arguments("Block", ...)
     begin(self.user_id, self.ipu_id, "Block")
     M.opened(self)
+    self._listener = listener()
     return self
   end
   local args = { ... }
@@ -141,9 +152,11 @@ function Block.new(cls, ...)
 end
 
 function Block.__close(self)
-  if M.closed(self) then
-    M.tracer.end_block()
+  M.closed(self)
+  if self._listener and self._listener == listener() then
+    self._listener.end_block()
   end
+  self._listener = nil
 end
 
 --- Opens a block that stays open until the next one.

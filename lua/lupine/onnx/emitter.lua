@@ -156,6 +156,10 @@ end
 
 -- ---- nodes -----------------------------------------------------------------------
 
+-- PopART's attributes of nodes that say where they run, and what an origin has.
+local PLACES = { { "__execution_phase", "phase" }, { "__ipu_number", "ipu" },
+  { "__pipeline_stage", "stage" } }
+
 --- Adds a node of ONNX.
 ---@param op string "Relu", or "domain::Name"
 ---@param inputs string[] names; empty ones at the end are left out
@@ -176,11 +180,9 @@ function Emitter:emit(op, inputs, attributes, count)
   for _, key in ipairs(tables.keys(attributes or {})) do
     node.attribute[#node.attribute + 1] = proto.attribute(key, attributes[key])
   end
-  for key, from in pairs({ __ipu_number = "ipu", __pipeline_stage = "stage",
-    __execution_phase = "phase" }) do
-    if self.shared.placed and (place[from] or -1) >= 0 then
-      node.attribute[#node.attribute + 1] = proto.attribute(key, place[from])
-    end
+  for _, row in ipairs(self.shared.placed and PLACES or {}) do
+    local at = place[row[2]] or -1
+    node.attribute[#node.attribute + 1] = at >= 0 and proto.attribute(row[1], at) or nil
   end
   for i = 1, count or 1 do
     node.output[i] = self.names:fresh(("%s_output_%d"):format(name, i - 1))

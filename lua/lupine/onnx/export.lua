@@ -62,13 +62,27 @@ local function in_mode(module, training, fn)
   return table.unpack(results, 2, results.n)
 end
 
--- Names the nodes by the module that runs.
-local function tracer_of(tr, module)
-  local name_of, stack = {}, { "" }
-  for name, m in module:named_modules() do
-    name_of[m] = name:gsub("%.", "/")
+-- Names the nodes by the module that runs, and notes the blocks that they are in: a
+-- block is a stage, in the order of first appearance, on its IPU or that of its number.
+local function tracer_of(tr, target)
+  local name_of, stack, stages, count = {}, { "" }, {}, 0
+  if target.module then
+    for name, m in target.module:named_modules() do
+      name_of[m] = name:gsub("%.", "/")
+    end
   end
   return {
+    set_block = function(user_id, ipu_id)
+      if not stages[user_id] then
+        count = count + 1
+        stages[user_id] = count
+      end
+      local stage = stages[user_id]
+      tr:origin({ block = user_id, ipu = ipu_id or stage, stage = stage, phase = -1 })
+    end,
+    end_block = function()
+      tr:origin({ block = "", ipu = -1, stage = -1, phase = -1 })
+    end,
     enter = function(m)
       stack[#stack + 1] = name_of[m] or stack[#stack]
       tr:origin({ scope = stack[#stack] })
@@ -92,14 +106,11 @@ local function declare_state(tr, module, into)
 end
 
 local function run(tr, target, args)
-  local module = target.module
-  if not module then
-    return table.pack(tr:run(true, target.fn, table.unpack(args, 1, args.n)))
-  end
   local Module = require("torch.nn").Module
   local before = Module.tracer
-  Module.tracer = tracer_of(tr, module)
-  local results = table.pack(pcall(tr.run, tr, true, module, table.unpack(args, 1, args.n)))
+  Module.tracer = tracer_of(tr, target)
+  local results = table.pack(pcall(tr.run, tr, true, target.module or target.fn,
+    table.unpack(args, 1, args.n)))
   Module.tracer = before
   if not results[1] then
     error(results[2], 0)

@@ -5,7 +5,9 @@ local helper = require("spec.helper")
 local layers = require("spec.lupine.onnx.layers")
 local networks = require("spec.bench.networks")
 local onnx = require("lupine.onnx")
+local poptorch = require("poptorch")
 local program = require("spec.support.program")
+local proto = require("lupine.onnx.proto")
 local torch = require("torch")
 local nn = torch.nn
 
@@ -138,6 +140,29 @@ describe("an exported module", function()
     m:train()
     onnx.export(m, { torch.randn({ 4, 3 }) })
     assert.is_true(m[1].training and m[3].training)
+  end)
+
+  it("has the blocks that its nodes are in", function()
+    local m = nn.Sequential(nn.Linear(3, 4), poptorch.BeginBlock(nn.Linear(4, 4), "A",
+      { ipu_id = 2 }), nn.ReLU(), poptorch.BeginBlock(nn.Linear(4, 2), "B"))
+    local places = {}
+    for i, node in ipairs(same("blocks", m, { torch.randn({ 2, 3 }) }).graph.node) do
+      local ipu, stage = proto.find(node, "__ipu_number"), proto.find(node, "__pipeline_stage")
+      places[i] = { ipu.i, stage.i }
+    end
+    assert.same({ { 0, 0 }, { 2, 1 }, { 2, 1 }, { 2, 2 } }, places)
+    local model = onnx.export(function(a)
+      local b
+      do
+        local _ <close> = poptorch.Block("A", { ipu_id = 1 })
+        b = a:relu()
+      end
+      return b:tanh()
+    end, { torch.ones({ 2 }) })
+    assert.equal(1, proto.find(model.graph.node[1], "__ipu_number").i)
+    assert.is_nil((proto.find(model.graph.node[2], "__ipu_number")))
+    assert.is_nil((proto.find(onnx.export(torch.relu, { torch.ones({ 2 }) }).graph.node[1],
+      "__ipu_number")))
   end)
 
   it("may be in training mode", function()
