@@ -270,6 +270,8 @@ local function loop(n, trips, alive, ...)
       #n:graph("body").input - 2, k - 1)
     known[k] = n:knows(k + 2)
   end
+  n:check(#n:graph("body").output > #values, "its body has %d outputs, the condition and %d "
+    .. "carried values are the least", #n:graph("body").output, #values)
   local most = trips and n:number(1) or math.huge
   most = most < MOST and math.max(most, 0) or math.huge
   local blank = n:reads_meta("body")
@@ -331,6 +333,9 @@ local function rounds(n, count, states, stacks)
   end
   local out = n:outline("body", joined(states, slices))
   local types = as_round(#states, joined({ yes() }, out), {})
+  local same, i = same_types(types.values, states, #states)
+  n:check(same, "state %d is %s, its body makes %s of it", (i or 1) - 1, i and type_of(states[i]),
+    i and type_of(types.values[i]))
   return count > 0 and of_types(types, count) or joined(states, no_rounds(types))
 end
 
@@ -339,6 +344,8 @@ local function divided(n, all)
   local scanned = n.attr.num_scan_inputs
   n:check(scanned >= 1 and scanned <= #all, "num_scan_inputs is %d of %d inputs", scanned, #all)
   local first = #all - scanned
+  n:check(#n:graph("body").output >= first, "its body has %d outputs, there are %d states",
+    #n:graph("body").output, first)
   return table.move(all, 1, first, 1, {}), table.move(all, first + 1, #all, 1, {})
 end
 

@@ -115,6 +115,7 @@ end
 local function one_hot(n, index, _, values)
   local depth = n:ints(2)[1]
   n:check(n.inputs[2]:numel() == 1, "depth has %d elements, allowed is 1", n.inputs[2]:numel())
+  n:check(depth > 0, "depth is %d, it must be positive", depth)
   n:check(values:numel() == 2, "values has %d elements, allowed are 2", values:numel())
   local axis = n:axis(n.attr.axis, index:dim() + 1)
   local shape = {}

@@ -173,7 +173,7 @@ end
 local function depth_to_space(n, x)
   local b, mode = n.attr.blocksize, n.attr.mode or "DCR"
   n:check(mode == "DCR" or mode == "CRD", "mode '%s'. Allowed: DCR, CRD", mode)
-  n:check(x:dim() == 4 and b > 0 and x:size(1) % (b * b) == 0,
+  n:check(x:dim() == 4 and b > 0 and b <= x:size(1) and x:size(1) % (b * b) == 0,
     "blocks of %d by %d for an input of shape %s", b, b, tostring(x.shape))
   local N, C, H, W = table.unpack(x.shape)
   local depth = C // (b * b)

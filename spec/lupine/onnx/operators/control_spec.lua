@@ -353,3 +353,49 @@ describe("Scan", function()
     helper.near(all[0], torch.cat({ sums[0][{ torch.slice(0, 2) }], torch.zeros({ 3, 2 }) }, 0))
   end)
 end)
+
+describe("graphs that do not fit", function()
+  local v = torch.ones({ 2 })
+  local copy = { { "w = Identity(v)" } }
+
+  local function loop(body, nodes, text)
+    return graphs.model("v -> y", { { text or "y = Loop(M, , v)",
+      { body = graphs.graph(body, nodes) } } }, { M = trips(3) })
+  end
+
+  local function scan(text, attributes, before)
+    return graphs.model("v -> y", { before or { "u = Concat(v, v)", { axis = 0 } },
+      { text, attributes } })
+  end
+
+  local CASES = {
+    { loop("i, c, v -> ", copy), "its body has 0 outputs, the condition and 1 carried values" },
+    { loop("i -> w", { { "w = Identity(i)" } }), "its body has 1 outputs" },
+    { loop("i, c, v, u -> c, w, u", copy), "2 carried values, value 1 is not given" },
+    { loop("i, c, v -> c, w", copy, "y, z = Loop(M, , v)"), "it gives no output 1" },
+    { scan("y = Scan(v)", { num_scan_inputs = 0, body = graphs.graph("v -> w", copy) }),
+      "num_scan_inputs is 0 of 1 inputs" },
+    { scan("y = Scan(v, v)", { num_scan_inputs = 1, body = graphs.graph("h, v -> ", copy) }),
+      "its body has 0 outputs, there are 1 states" },
+    { scan("y = Scan(v, u)", { num_scan_inputs = 2, body = graphs.graph("a, v -> w", copy) }),
+      "scan input 1 has 4 slices, input 0 has 2" },
+    { scan("y = Scan(v, v)", { num_scan_inputs = 1, body = graphs.graph("h, v -> w", copy) }),
+      "torch.Size%(%[2%]%)" },
+    { scan("y = Scan(v)", { num_scan_inputs = 1, scan_input_axes = { 0, 1 },
+      body = graphs.graph("v -> w", copy) }), "scan_input_axes has 2 elements, allowed are 1" },
+    { graphs.model("v -> y", { { "y = If(v)", { then_branch = graphs.graph(" -> w", copy),
+      else_branch = graphs.graph(" -> w", copy) } } }), "the condition has 2 elements" },
+    { graphs.model("v -> y", { { "y = If(c)", { then_branch = graphs.graph("q -> q", {}),
+      else_branch = graphs.graph(" -> w", copy) } } }, { c = torch.tensor(true) }),
+      "the graph inside has 1 inputs %(q%), 0 are given" },
+  }
+
+  it("are refused eagerly, compiled and on shapes", function()
+    for _, case in ipairs(CASES) do
+      for _, run in ipairs({ case[1], function() return compile(case[1], { v }) end,
+        function() return case[1](v:to("meta")) end }) do
+        helper.raises("ValueError", case[2], function() run(v) end)
+      end
+    end
+  end)
+end)
