@@ -240,6 +240,75 @@ describe("loop", function()
   end)
 end)
 
+describe("scan", function()
+  local function sums(n)
+    return function(x, w)
+      local out = control.scan(n, function(sum, row)
+        sum = sum * w + row
+        return sum, sum:tanh(), row
+      end, { torch.zeros({ 2 }) }, { x })
+      return table.unpack(out)
+    end
+  end
+
+  it("reads slices, carries values, stacks results", function()
+    local x, w = torch.rand({ 5, 2 }), torch.tensor({ 0.5, -1.0 })
+    local last, all, rows = both(sums(5), x, w)
+    local sum = torch.zeros({ 2 })
+    for i = 0, 4 do
+      sum = sum * w + x[i]
+      assert(torch.equal(all[i], sum:tanh()))
+    end
+    assert(torch.equal(last, sum))
+    assert(torch.equal(rows, x))
+  end)
+
+  it("has gradients by stacks, by what it carries and by what it captures", function()
+    local inputs = { torch.rand({ 4, 2 }):double(), torch.rand({ 2 }):double(),
+      torch.rand({ 2 }):double() }
+    local function f(x, start, w)
+      return table.unpack(control.scan(4, function(h, row)
+        h = (h * w + row):tanh()
+        return h, h * row
+      end, { start }, { x }))
+    end
+    local cotangents = { torch.rand({ 2 }):double(), torch.rand({ 4, 2 }):double() }
+    local leaves = {}
+    for i, t in ipairs(inputs) do
+      leaves[i] = t:clone():requires_grad_(true)
+    end
+    local want = torch.autograd.grad({ f(table.unpack(leaves)) }, leaves, cotangents)
+    local run = lupine.compile(f, inputs, { cotangents = cotangents })
+    local got = select(3, run(inputs[1], inputs[2], inputs[3], cotangents))
+    for i, g in ipairs(want) do
+      torch.testing.assert_close(got[i], g)
+    end
+    assert(torch.autograd.gradcheck(f, leaves))
+  end)
+
+  it("stacks without slices, and in loops", function()
+    local y = both(function(x)
+      return control.loop(2, function(v)
+        local out = control.scan(3, function(u) return u + 1, u end, { v }, {})
+        return out[1] + out[2]:sum(0)
+      end, { x })[1]
+    end, torch.tensor({ 1.0, 2.0 }))
+    assert.same({ 46, 62 }, { y[0]:item(), y[1]:item() })
+  end)
+
+  it("refuses stacks, counts and results that do not fit", function()
+    local x = torch.zeros({ 3 })
+    fails("ValueError", "scan: stacks: element 0 has the shape torch.Size([3]), expected 2 slices",
+      control.scan, 2, function(v) return v end, {}, { x })
+    fails("ValueError", "scan: count: expected 1 to 2^31 - 1, got 0", control.scan, 0,
+      function() return {} end, {}, {})
+    fails("ValueError", "scan: the body returns 0 tensors, expected 1 or more", control.scan, 3,
+      function() return {} end, { x }, { x })
+    fails("ValueError", "scan: result 0 of the body is a torch.float32 torch.Size([]) tensor",
+      control.scan, 3, function(_, row) return row end, { x }, { x })
+  end)
+end)
+
 describe("branch", function()
   it("runs one side", function()
     local function f(x, y)
