@@ -156,7 +156,7 @@ static LpStatus give_sites(LpStep *s, int time, LpErr *e)
 static LpStatus find_anchors(Compile *c)
 {
     int n = c->spec->n_anchor;
-    if (n > 0 || c->spec->name_values)
+    if (c->spec->name_values)
         LP_TRY(
             lp_name_values(c->s->micro, c->t ? c->t->loss : LP_NOVAL, c->err));
     c->anchor = lp_arena_calloc(&c->mem, (size_t)(n + 1) * sizeof *c->anchor);

@@ -68,7 +68,9 @@ typedef struct LpCompileSpec {
      * others and in this order. */
     const char *const *anchor;
     int n_anchor;
-    bool name_values; /* results of nodes get names that anchors can use */
+    /* Results of nodes get names that anchors can use: not where a front end
+     * has named them itself. */
+    bool name_values;
     /* How the completed step runs: not read by lp_complete_step. */
     const LpIpuOptions *ipu;   /* NULL: no plan */
     const LpHostOptions *host; /* NULL: no program */
