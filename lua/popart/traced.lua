@@ -182,8 +182,9 @@ function M.trace(model, options)
       for _, id in ipairs(node.output) do
         local value = id ~= "" and scope:find(id)
         if value and not scope:is_known(id) then
+          value = annotations.mark(options.marks, node, value)
+          scope:set(id, value, false)
           trace:name(value, id)
-          scope:set(id, annotations.mark(options.marks, node, value), false)
         end
       end
     end,

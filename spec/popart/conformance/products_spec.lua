@@ -1,0 +1,181 @@
+-- What changes how a model is computed and not what: products in parts, shares of memory,
+-- types of partial results, batches in parts, outlining, patterns, host copies.
+local helper = require("spec.popart.helper")
+local popart = require("popart")
+local torch = require("torch")
+
+local ALL = popart.AnchorReturnType("ALL")
+
+-- Output, gradients of both operands, and the session, of a product of 4x6 and 6x8.
+local function product(prepare, options)
+  local b = popart.Builder()
+  torch.manual_seed(4)
+  local x, w = b:addInputTensor("FLOAT", { 4, 6 }), b:addInitializedInputTensor(torch.randn(6, 8))
+  local v = b:addInitializedInputTensor(torch.randn(4, 6))
+  local y = b.aiOnnx:matmul({ b.aiOnnx:mul({ x, v }), w })
+  if prepare then
+    prepare(b, y)
+  end
+  local loss = helper.l1(b, b.aiOnnx:relu({ y }), 1)
+  local names = { y, "Gradient___" .. w, "Gradient___" .. v }
+  local s = helper.training(b, popart.DataFlow(1, names), loss, popart.ConstSGD(0.1),
+    { options = options })
+  local got = helper.run(s, { [x] = torch.randn(4, 6) })
+  return { got[names[1]], got[names[2]], got[names[3]] }, s
+end
+
+local function equal(want, got)
+  for i, t in ipairs(want) do
+    assert.is_true(torch.allclose(t, got[i], { rtol = 1e-5, atol = 1e-6 }))
+  end
+end
+
+describe("a product in parts", function()
+  it("M11: has the same output and gradients", function()
+    local want = product()
+    for mode, factors in pairs({ input_channels = { 1, 2, 4 }, reducing_dim = { 2, 3 },
+      output_channels = { 2, 8 }, none = { 1 } }) do
+      for _, factor in ipairs(factors) do
+        equal(want, (product(function(b, y)
+          b:setSerializeMatMul({ y }, mode, factor, true)
+        end)))
+      end
+    end
+  end)
+
+  it("M11: is of a known mode, and a factor of the dimension", function()
+    helper.refuses("popart_exception", "^Unsupported mat mul serialization mode 'rows'", product,
+      function(b, y)
+        b:setSerializeMatMul({ y }, "rows", 2)
+      end)
+    helper.refuses("popart_exception", "Invalid serialisation factor 3 for output channels dim 8",
+      product, function(b, y)
+        b:setSerializeMatMul({ y }, "output_channels", 3)
+      end)
+    helper.refuses("popart_exception", "Invalid serialisation factor 4 for reducing dim dim 6",
+      product, function(b, y)
+        b:setSerializeMatMul({ y }, "reducing_dim", 4)
+      end)
+  end)
+
+  it("has fewer temporaries, as many smaller products", function()
+    local function products(prepare)
+      local _, s = product(prepare)
+      local n = 0
+      for _, node in ipairs(s:getReport():nodes()) do
+        n = n + (node.operator == "mm" and 1 or 0)
+      end
+      return n
+    end
+    assert.equal(3, products()) -- the product and its two gradients
+    assert.equal(12, products(function(b, y)
+      b:setSerializeMatMul({ y }, "output_channels", 4)
+    end))
+  end)
+end)
+
+describe("a node", function()
+  it("has a share of memory of its own, which changes cycles alone", function()
+    local function big(share)
+      local b = popart.Builder()
+      local x = b:addInputTensor("FLOAT", { 512, 512 })
+      local w = b:addInitializedInputTensor(torch.ones(512, 512))
+      local y = b.aiOnnx:matmul({ x, w })
+      if share then
+        b:setAvailableMemoryProportion({ y }, share)
+        assert.near(share, b:getFloatNodeAttribute("__available_memory", { y }), 1e-6)
+      end
+      local s = helper.inference(b, popart.DataFlow(1, { y }))
+      return s:getReport().cycles
+    end
+    assert.is_true(big(0.01) > big())
+    helper.refuses("popart_exception", "availableMemoryProportion must be in %(0,1%]", big, 1.5)
+    helper.refuses("popart_exception", "availableMemoryProportion must be in %(0,1%]", big, 0)
+  end)
+
+  it("has partial results of its own type", function()
+    local function conv(type, given)
+      local b = popart.Builder()
+      local x = b:addInputTensor(given or "FLOAT16", { 1, 16, 32, 32 })
+      local w = b:addInitializedInputTensor(torch.ones(16, 16, 3, 3):half())
+      local y = b.aiOnnx:conv({ x, w })
+      if type then
+        b:setPartialsType(y, type)
+        assert.equal(type, b:getPartialsType(y))
+      end
+      local s = helper.inference(b, popart.DataFlow(1, { y }))
+      return helper.run(s, { [x] = torch.ones(1, 16, 32, 32):half() })[y], s:getReport().cycles
+    end
+    local want, float = conv()
+    local got, half = conv("HALF")
+    assert.is_true(torch.equal(want, got))
+    assert.is_true(half < float)
+    helper.refuses("popart_exception", "expected 'HALF' or 'FLOAT', got 'INT8'", conv, "INT8")
+  end)
+end)
+
+describe("values", function()
+  local function settings(name, fields)
+    local group = popart.SessionOptions()[name]
+    for k, v in pairs(fields) do
+      group[k] = v
+    end
+    return { [name] = group }
+  end
+
+  it("M12: are the same for batches in parts", function()
+    local want = product()
+    for _, method in ipairs({ "UnrollDynamic", "UnrollStatic", "Loop" }) do
+      local fields = { factor = 4, method = popart.BatchSerializationMethod[method],
+        transformContext = popart.BatchSerializationTransformContext[
+          method == "Loop" and "Bwd" or "Fwd"] }
+      local got, s = product(nil, settings("batchSerializationSettings", fields))
+      equal(want, got)
+      assert.matches("batchSerializationSettings.factor: ", s:getSummaryReport())
+    end
+  end)
+
+  it("M13: are the same with and without outlining and patterns", function()
+    local want = product()
+    equal(want, (product(nil, { enableOutlining = false })))
+    equal(want, (product(nil, { outlineThreshold = -1.0 })))
+    local b, ids = helper.layers(3, 3)
+    local got = {}
+    for i, level in ipairs({ "NoPatterns", "Default", "All" }) do
+      local s = popart.InferenceSession({ fnModel = b:getModelProto(),
+        dataFlow = popart.DataFlow(1, { ids.loss }), deviceInfo = helper.device(),
+        patterns = popart.Patterns(popart.PatternsLevel[level]) })
+      s:prepareDevice()
+      got[i] = helper.run(s, { [ids.x] = torch.ones(3, 4) })[ids.loss]:item()
+    end
+    assert.equal(got[1], got[2])
+    assert.equal(got[1], got[3])
+  end)
+
+  it("M14: are the same with explicit loops, which need copies by operators", function()
+    equal((product()), (product(nil, { enableExplicitMainLoops = true, useHostCopyOps = true })))
+    helper.refuses("popart_exception", "^enableExplicitMainLoops requires useHostCopyOps%.",
+      product, nil, { enableExplicitMainLoops = true })
+    helper.refuses("popart_exception", "^Alias zero copy is currently not supported with implicit "
+      .. "recomputation", product, nil, { aliasZeroCopy = true })
+  end)
+
+  it("are the same for options of scheduling, streams and I/O tiles", function()
+    local want = product()
+    for _, options in ipairs({ { kahnTieBreaker = "fifo" }, { enablePrefetchDatastreams = false },
+      { defaultBufferingDepth = 3 }, { mergeVarUpdate = popart.MergeVarUpdateType.All },
+      { decomposeGradSum = true }, { numIOTiles = 16 }, { partialsTypeMatMuls = "half" },
+      { enableStableNorm = true }, { rearrangeStreamsOnHost = true },
+      { delayVarUpdates = false }, { timeLimitScheduler = 0.1 } }) do
+      equal(want, (product(nil, options)))
+    end
+  end)
+
+  it("without gradients lose nothing of the input's order", function()
+    local b, x, y = helper.identity({ 3 })
+    local s = helper.inference(b, popart.DataFlow(2, { [y] = ALL }), { options = {
+      numIOTiles = 8 } })
+    assert.same({ { 1.0, 2, 3 }, { 4, 5, 6 } }, helper.run(s, { [x] = torch.tensor({
+      1.0, 2, 3, 4, 5, 6 }) })[y]:tolist())
+  end)
+end)
