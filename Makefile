@@ -274,8 +274,8 @@ install: all meta
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/lua/5.4
 	install $(BUILD)/lupine $(DESTDIR)$(PREFIX)/bin/
 	install -m 644 $(BUILD)/lupine.so $(DESTDIR)$(PREFIX)/lib/lua/5.4/
-	install -D -m 644 include/lupine/custom_op.h \
-	  $(DESTDIR)$(PREFIX)/include/lupine/custom_op.h
+	install -d $(DESTDIR)$(PREFIX)/include/lupine
+	install -m 644 include/lupine/*.h $(DESTDIR)$(PREFIX)/include/lupine/
 	cd lua && find . -name '*.lua' -exec install -D -m 644 \
 	  {} $(abspath $(DESTDIR)$(PREFIX))/share/lupine/{} \;
 	install -d $(DESTDIR)$(PREFIX)/share/lua/5.4

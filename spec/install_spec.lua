@@ -86,7 +86,8 @@ describe("the installed files", function()
       return (program.shell(("cd %s && find . -name '*.lua' | sort"):format(folder)))
     end
     assert.equal(names("lua"), names(tree .. "/usr/share/lupine"))
-    assert.equal(tree .. "/usr/include/lupine/custom_op.h\n", (program.shell(("find %s -type f " ..
-      "! -name '*.lua' ! -name lupine ! -name lupine.so"):format(tree))))
+    assert.equal(("%s/usr/include/lupine/custom_op.h\n%s/usr/include/lupine/step_io.h\n"):format(
+      tree, tree), (program.shell(("find %s -type f ! -name '*.lua' ! -name lupine "
+        .. "! -name lupine.so | sort"):format(tree))))
   end)
 end)

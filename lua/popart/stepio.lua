@@ -1,14 +1,15 @@
 --- Where a run's inputs come from and its anchors go: the interface IStepIO, PyStepIO
---- over tables of tensors, PyStepIOCallback over functions; PyWeightsIO for weights.
+--- over tables of tensors, PyStepIOCallback over functions; PyWeightsIO for weights. Of
+--- shared libraries: step_library.lua.
 ---
 --- An IStepIO gives and takes buffers, each the values of one tensor in one micro-batch
 --- of one replica, in the order micro-batch by micro-batch and in it replica by replica.
 --- One's own is a subclass:
 ---
 ---     local Mine = popart.IStepIO:extend("Mine")
----     function Mine:in_(id, n, prefetch, broadcast) return … end  -- a tensor of n elements
+---     function Mine:in_(id, n, prefetch, broadcast, dtype) return … end  -- n elements
 ---     function Mine:inComplete(id, n, broadcast) end      -- it has been read
----     function Mine:out(id, n) return … end               -- a tensor of n elements to fill
+---     function Mine:out(id, n, dtype) return … end        -- a tensor of n elements to fill
 ---     function Mine:outComplete(id) end                   -- it has been filled
 ---
 --- (`in` is a word of Lua's.) What sessions do with them: lua/popart/transfers.lua.
@@ -204,8 +205,8 @@ function PyStepIOCallback:outComplete(id)
   self._output_complete_callback(id)
 end
 
---- The names in C++ of both.
-M.StepIO, M.StepIOCallback = PyStepIO, PyStepIOCallback
+--- The name in C++; that of PyStepIO is in step_library.lua.
+M.StepIOCallback = PyStepIOCallback
 
 -- ---- weights ----------------------------------------------------------------------------
 

@@ -89,7 +89,7 @@ end
 local function read(io, entry)
   local d = entry.d
   local n, broadcast = elements(d), d.broadcast or false
-  local tensor = io:in_(d.id, n, false, broadcast)
+  local tensor = io:in_(d.id, n, false, broadcast, d.dtype)
   errors.check(core.is_tensor(tensor), "popart_runtime_error", "%s:in_('%s') returned %s: "
     .. "expected a tensor of %d elements", class.of(io).__name, d.id, check.describe(tensor), n)
   tensor = typed(check_count(tensor, n, d, "input"), d)
@@ -154,7 +154,7 @@ end
 local function write(io, entry)
   local d = entry.d
   local n = elements(d)
-  local tensor = io:out(d.id, n)
+  local tensor = io:out(d.id, n, d.dtype)
   errors.check(core.is_tensor(tensor), "popart_runtime_error", "%s:out('%s') returned %s: "
     .. "expected a tensor of %d elements", class.of(io).__name, d.id, check.describe(tensor), n)
   check_type(tensor, d)

@@ -1,4 +1,4 @@
-/* Loading of libraries with custom operators; see library.h. */
+/* Loading of shared libraries; see library.h. */
 #include "src/io/library.h"
 
 #include <dlfcn.h>
@@ -30,15 +30,10 @@ static LpStatus hash_file(const char *path, uint64_t *hash, LpErr *e)
     return s;
 }
 
-static LpStatus take(void *handle, const char *path, LpErr *e)
+static LpStatus take(void *symbol, const char *path, LpErr *e)
 {
     Table *table = NULL;
     LpErr why = {0};
-    void *symbol = dlsym(handle, "lupine_custom_ops");
-    LP_FAIL_IF(!symbol, e, LP_E_RUNTIME,
-               "load_library: %.400s exports no lupine_custom_ops: its "
-               "operators have to be written for lupine/custom_op.h",
-               path);
     memcpy(&table, &symbol, sizeof table);
     uint64_t hash;
     LpStatus s = hash_file(path, &hash, &why);
@@ -48,19 +43,39 @@ static LpStatus take(void *handle, const char *path, LpErr *e)
     return LP_OK;
 }
 
-LpStatus lp_library_load(const char *path, LpErr *e)
+LpStatus lp_library_open(const char *who, const char *path, const char *symbol,
+                         const char *header, void **handle, void **found,
+                         LpErr *e)
 {
     char real[PATH_MAX];
+    *handle = NULL;
     LP_FAIL_IF(!realpath(path, real), e,
-               errno == ENOENT ? LP_E_NO_FILE : LP_E_OS,
-               "load_library: %.500s: %s", path, strerror(errno));
-    void *handle = dlopen(real, RTLD_NOW | RTLD_LOCAL);
-    if (!handle) {
+               errno == ENOENT ? LP_E_NO_FILE : LP_E_OS, "%s: %.500s: %s", who,
+               path, strerror(errno));
+    void *h = dlopen(real, RTLD_NOW | RTLD_LOCAL);
+    if (!h) {
         const char *why = dlerror();
-        return lp_fail(e, LP_E_OS, "load_library: %s",
+        return lp_fail(e, LP_E_OS, "%s: %s", who,
                        why ? why : "it cannot be loaded");
     }
-    LpStatus s = take(handle, path, e);
+    *found = dlsym(h, symbol);
+    if (!*found) {
+        dlclose(h);
+        return lp_fail(e, LP_E_RUNTIME,
+                       "%s: %.400s exports no %s: it has to be written for "
+                       "lupine/%s",
+                       who, path, symbol, header);
+    }
+    *handle = h;
+    return LP_OK;
+}
+
+LpStatus lp_library_load(const char *path, LpErr *e)
+{
+    void *handle, *symbol;
+    LP_TRY(lp_library_open("load_library", path, "lupine_custom_ops",
+                           "custom_op.h", &handle, &symbol, e));
+    LpStatus s = take(symbol, path, e);
     if (s != LP_OK)
         dlclose(handle);
     return s;

@@ -46,12 +46,18 @@ static const LpDtype dtypes[] = {[0] = LP_DT_NONE,
                                  [LUPINE_BOOL] = LP_BOOL};
 enum { N_DTYPES = sizeof dtypes / sizeof *dtypes };
 
+int32_t lp_custom_dtype(LpDtype dtype)
+{
+    for (int i = 1; i < N_DTYPES; i++)
+        if (dtypes[i] == dtype)
+            return i;
+    return 0;
+}
+
 static lupine_tensor to_theirs(const LpType *t)
 {
     lupine_tensor out = {.type.rank = t->ndim, .n = lp_numel(t)};
-    for (int i = 1; i < N_DTYPES; i++)
-        if (dtypes[i] == t->dtype)
-            out.type.dtype = i;
+    out.type.dtype = lp_custom_dtype(t->dtype);
     memcpy(out.type.shape, t->shape, (size_t)t->ndim * sizeof *t->shape);
     return out;
 }

@@ -4,6 +4,7 @@
 #define LP_OPS_CUSTOM_REGISTRY_H
 
 #include "src/ops/custom/attributes.h"
+#include "src/tensor/dtype.h"
 
 /* An operator, copied from its library's table. */
 typedef struct LpCustomOp {
@@ -27,6 +28,9 @@ LpStatus lp_custom_register(const lupine_library *l, const char *file,
  * is not known). */
 LpStatus lp_custom_find(const char *domain, const char *name, int64_t version,
                         const char *library, const LpCustomOp **out, LpErr *e);
+
+/* The lupine_dtype of a dtype. */
+int32_t lp_custom_dtype(LpDtype dtype);
 
 size_t lp_n_custom_ops(void);
 const LpCustomOp *lp_custom_op(size_t i);
