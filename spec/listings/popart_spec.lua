@@ -194,7 +194,7 @@ popart.logger.setLevel("popart", "OFF")
       lines = lines + 1
       -- [<timestamp>] [<module>] [<level>] <logging string>
       local module = line:match("^%[%d%d%d%d%-%d%d%-%d%d %d%d:%d%d:%d%d%.%d%d%d%] %[popart:(%l+)%] "
-        .. "%[debug%] .")
+        .. "%[%l+%] .")
       assert.is_string(module, line)
       assert.not_equal("session", module)
     end

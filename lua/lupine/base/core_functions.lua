@@ -129,6 +129,8 @@ read_safetensors(str path) -> (Any names, Any tensors, Any metadata)
   -- A file of safetensors.
 load_library(str path) -> Any
   -- Loads a library of custom operators; what they are is told by custom_ops.
+step_io(str path, str argument) -> Any
+  -- A library of inputs and anchors, opened with an argument.
 custom_ops() -> Any
   -- The custom operators that are loaded, as tables.
 xxh3(str bytes) -> str

@@ -110,7 +110,8 @@ describe("RoiAlign", function()
 
   it("has gradients", function()
     both.gradients("RoiAlign", { torch.rand({ 1, 1, 4, 4 }),
-      torch.tensor({ { 0.3, 0.2, 3.1, 2.9 } }), ints({ 0 }) }, { output_height = 2, output_width = 2, sampling_ratio = 2 })
+      torch.tensor({ { 0.3, 0.2, 3.1, 2.9 } }), ints({ 0 }) },
+      { output_height = 2, output_width = 2, sampling_ratio = 2 })
   end)
 
   it("needs a number of samples where only a run knows the regions", function()
