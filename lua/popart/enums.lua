@@ -23,8 +23,8 @@ M.SyncPattern = enum("SyncPattern", { "Full", "SinglePipeline", "ReplicaAndLadde
 -- ---- data ----------------------------------------------------------------------------
 
 --- The types of elements, as TensorInfo takes them.
-M.DataType = enum("DataType", { "UINT8", "INT8", "UINT16", "INT16", "INT32", "INT64", "UINT32",
-  "UINT64", "BOOL", "FLOAT", "FLOAT16", "BFLOAT16", "FLOAT8_143", "FLOAT8_152", "DOUBLE",
+M.DataType = enum("DataType", { "UINT8", "INT8", "FLOAT8_143", "FLOAT8_152", "UINT16", "INT16",
+  "INT32", "INT64", "UINT32", "UINT64", "BOOL", "FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE",
   "COMPLEX64", "COMPLEX128", "STRING", "UNDEFINED" })
 
 --- Which values of an anchor a run returns.

@@ -15,6 +15,7 @@ local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("popart.errors")
+local multi_conv = require("popart.multi_conv")
 local operators = require("lupine.onnx.operators")
 local proto = require("lupine.onnx.proto")
 local tensor_info = require("popart.tensor_info")
@@ -36,6 +37,12 @@ local FIRST = { Constant = "value" }
 -- Methods that have another name than the operator in lower case.
 local METHODS = { L1 = "l1loss", Nll = "nllloss", Ctc = "ctcloss",
   NormalizeImage = "normalize_image", PackedDataBlock = "packedDataBlock" }
+
+-- Attributes that are a character, a number in a model.
+local CHARACTERS = { separator = true, openBracket = true, closeBracket = true }
+
+-- Methods of ai.graphcore that take one id, not a list.
+local ONE_ID = { Reshape = true }
 
 -- Second methods of operators: one sets an attribute that the other has not.
 local SECOND = { ScatterReduce = { method = "groupedscatterreduce", own = "group_size" } }
@@ -96,7 +103,9 @@ local function converted(where, row, value)
       row.name, check.describe(value))
     return value
   elseif row.field == "i" then
-    if type(value) == "table" and math.type(value.value) == "integer" then -- an enumeration's
+    if CHARACTERS[row.name] and type(value) == "string" and #value == 1 then
+      return value:byte()
+    elseif type(value) == "table" and math.type(value.value) == "integer" then -- an enumeration's
       return value.value
     end
     return type(value) == "boolean" and (value and 1 or 0) or check.int(value, where .. ": "
@@ -133,12 +142,13 @@ function M.with_context(args)
   return args
 end
 
-local function parameters(domain, s, method)
+local function parameters(domain, row, method)
+  local s = row.schema
   local names, tables, attrs = {}, {}, attributes_in_order(domain, s, method)
   if #s.inputs > 0 then
     names[1], tables.args = "args", "list"
   end
-  local counted = s.least_outputs ~= s.most_outputs
+  local counted = s.least_outputs ~= s.most_outputs and not row.internal
   if counted then
     names[#names + 1] = "num_outputs"
   end
@@ -147,14 +157,22 @@ local function parameters(domain, s, method)
   for ours, name in pairs(RENAMED[s.name] or {}) do
     theirs[name] = ours
   end
-  for i, row in ipairs(attrs) do
-    names[first + i] = theirs[row.name] or row.name
-    if row.field:find("s$") and row.field ~= "s" then
+  for i, attribute in ipairs(attrs) do
+    names[first + i] = theirs[attribute.name] or attribute.name
+    if attribute.field:find("s$") and attribute.field ~= "s" then
       tables[names[first + i]] = "list"
     end
   end
   names[#names + 1] = "debugContext"
   return { names = names, tables = tables, attrs = attrs, first = first, counted = counted }
+end
+
+-- Of init's two overloads one has a name in place of batch_axis.
+local function overloaded(op, args)
+  if op == "Init" and type(args[4]) == "string" then
+    return { args[1], args[2], args[3], { debugContext = args[4] }, n = 4 }
+  end
+  return M.with_context(args)
 end
 
 local function method(domain, version, op, where)
@@ -163,11 +181,12 @@ local function method(domain, version, op, where)
     return nil
   end
   local s = row.schema
-  local p = parameters(domain, s, where)
+  local p = parameters(domain, row, where)
   return function(opset, ...)
     local values = check.arguments(where, p.names, p.tables,
-      table.unpack(M.with_context(table.pack(...)), 1, select("#", ...)))
+      table.unpack(overloaded(op, table.pack(...)), 1, select("#", ...)))
     local inputs = #s.inputs > 0 and values[1] or {}
+    inputs = ONE_ID[op] and type(inputs) == "string" and { inputs } or inputs
     errors.check(type(inputs) == "table" and not getmetatable(inputs), "TypeError",
       "%s: args: expected a list of tensor ids, got %s", where, check.describe(inputs))
     local outputs = p.counted and check.int(values[p.first], where .. ": num_outputs",
@@ -182,7 +201,7 @@ local function method(domain, version, op, where)
     end
     local ids = opset._builder:_add(domain, version, op, inputs, list, outputs,
       values[#p.names] or "")
-    return s.most_outputs == 1 and ids[1] or ids
+    return (s.most_outputs == 1 or row.internal) and ids[1] or ids
   end
 end
 
@@ -198,18 +217,18 @@ local function found(domain, version, name)
   made[key] = made[key] or {}
   if made[key][name] == nil then
     local op = operator_named(domain, name)
-    made[key][name] = op and method(domain, version, op, name) or false
+    made[key][name] = op == "MultiConv" and multi_conv or op and method(domain, version, op, name)
+      or false
   end
   return made[key][name]
 end
 
 function Opset.__index(self, name)
-  local own = Opset[name]
-  if own ~= nil or type(name) ~= "string" or name:find("^_") then
-    return own
+  if type(name) ~= "string" or name:find("^_") then
+    return Opset[name]
   end
-  local fn = found(rawget(self, "_domain"), rawget(self, "version"), name)
-  if fn then
+  local fn = found(rawget(self, "_domain"), rawget(self, "version"), name) or Opset[name]
+  if fn then -- an operator's name may be one that classes have: init
     return fn
   end
   local near = {}

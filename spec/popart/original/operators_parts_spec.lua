@@ -81,7 +81,7 @@ describe("operators_test", function()
   end)
 
   it("init makes zeros of a type", function()
-    local y = node("Init", {}, { shape = { 2, 3 }, data_type = 10, init_type = 1 },
+    local y = node("Init", {}, { shape = { 2, 3 }, data_type = 12, init_type = 1 },
       { domain = "ai.graphcore" })
     assert.equal(torch.float16, y.dtype)
     assert.same({ { 0, 0, 0 }, { 0, 0, 0 } }, y:tolist())
@@ -161,7 +161,7 @@ describe("dynamicupdate_test, dynamicadd_test, dynamiczero_test", function()
     local parts = { wave({ 2, 3 }, 1), wave({ 2, 3 }, 2) }
     local row = { axes = { 1 }, sizes = { 3 }, noOverlap = 1 }
     local model = net({ inputs = "a b i j", outputs = "z",
-      { "gc.Init", "", "x", { shape = { 2, 6 }, data_type = 1, init_type = 0 } },
+      { "gc.Init", "", "x", { shape = { 2, 6 }, data_type = 11, init_type = 0 } },
       { "gc.DynamicUpdate", "x i a", "y", row }, { "gc.DynamicUpdate", "y j b", "z", row } })
     local z = model(parts[1], parts[2], int({ 0 }), int({ 3 }))
     assert.same(torch.cat(parts, 1):tolist(), z:tolist())

@@ -86,8 +86,8 @@ local function median(n, x)
 end
 
 local function ordered(op)
-  op("ReduceMedian(data; axes: ints, keepdims: int = 1) -> (reduced, indices?)", 1, median)
-  op("Sort(X; axis: int = -1, descending: int = 0, stable: int = 0) -> (values, indices?)", 1,
+  op("ReduceMedian(data; axes: ints, keepdims: int = 1) -> (reduced, indices)", 1, median)
+  op("Sort(X; axis: int = -1, descending: int = 0, stable: int = 0) -> (values, indices)", 1,
     function(n, x)
       local values, places = x:sort({ dim = n:axis(n.attr.axis, x:dim()),
         descending = n.attr.descending ~= 0, stable = n.attr.stable ~= 0 })

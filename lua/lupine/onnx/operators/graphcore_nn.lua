@@ -205,7 +205,7 @@ local function losses(op)
     .. "blank: int = 0, outDataType: int = 0, zeroInfinity: int = 0) -> (ctcLoss, "
     .. "ctcLossGrad?)", 1, ctc, { internal = { [2] = true } })
   op("CtcBeamSearchDecoder(logProbs, dataLengths; blank: int = 0, beam_width: int = 100, "
-    .. "top_paths: int = 1) -> (labelProbs, labelLengths?, decodedLabels?)", 1,
+    .. "top_paths: int = 1) -> (labelProbs, labelLengths, decodedLabels)", 1,
     function(n, logp, lengths)
       return core.forms.internal.ctc_beam_search_decoder(logp, lengths, n.attr.blank,
         n.attr.beam_width, n.attr.top_paths)
@@ -221,12 +221,12 @@ local function layers(op)
     function(n, ...)
       return batch_norm.run(n, true, ...)
     end, { buffers = { [4] = true, [5] = true } })
-  op("GroupNormalization(X, scale, B; num_groups: int!, epsilon: float = 1e-5) -> (Y, mean?, "
-    .. "invStdDev?)", 1, group_norm)
+  op("GroupNormalization(X, scale, B; num_groups: int!, epsilon: float = 1e-5) -> (Y, mean, "
+    .. "invStdDev)", 1, group_norm)
   op("NormalizeImage(image, offsets, scales; scale: float = 1.0) -> (output)", 1, normalize_image)
   op("MultiConv(inputs...; dilations: ints, inDilations: ints, pads: ints, outPads: ints, "
     .. "strides: ints, " .. PLAN .. ", numConvs: int!) -> (outputs...)", 1, multi_conv)
-  op("LSTM(X, Weights, Bias?, InitiState?; outputFullSequence: int = 1) -> (Output, CellState?)",
+  op("LSTM(X, Weights, Bias?, InitiState?; outputFullSequence: int = 1) -> (Output, CellState)",
     1, lstm)
   op("ShapedDropout(data; shape: ints!, ratio: float = 0.5) -> (output)", 1, shaped_dropout,
     { random = true })

@@ -3,7 +3,6 @@
 --- source: PopART, builder.hpp (AiGraphcoreOpset1) and willow/src/op
 local torch = require("torch")
 local sequences = require("lupine.onnx.sequences")
-local tensors = require("lupine.onnx.tensors")
 
 -- ---- known parts -----------------------------------------------------------------------
 
@@ -66,6 +65,20 @@ local function depth_to_space(n, x)
   return parts:reshape({ size, c, h * b, w * b })
 end
 
+-- PopART's numbers of types; source: datatype.hpp, DataType.
+local TYPES = { [0] = torch.uint8, torch.int8, [5] = torch.int16, [6] = torch.int32,
+  [7] = torch.int64, [10] = torch.bool, [11] = torch.float32, [12] = torch.float16,
+  [13] = torch.bfloat16, [14] = torch.float64 }
+
+local function init(n)
+  local kind = n.attr.init_type
+  n:check(kind == 0 or kind == 1, "attribute 'init_type': got %d. Allowed: 0 (NoInit), 1 (Zero)",
+    kind)
+  local dtype = n:check(TYPES[n.attr.data_type], "attribute 'data_type': the type %d of PopART is "
+    .. "not supported", n.attr.data_type)
+  return torch.zeros(n.attr.shape, { dtype = dtype })
+end
+
 local function arrangements(op)
   op("Reshape(data; shape: ints!) -> (reshaped)", 1, reshape)
   op("Slice(data; ends: ints!, starts: ints!, axes: ints) -> (output)", 1, slice)
@@ -73,11 +86,7 @@ local function arrangements(op)
   op("Reverse(X; dimensions: ints!) -> (Y)", 1, reverse)
   op("DepthToSpace(input; blocksize: int!, mode: string = 'DCR') -> (output)", 1, depth_to_space)
   op("Init(; shape: ints!, data_type: int!, init_type: int!, batch_axis: int = -1, "
-    .. "tensor_type: int) -> (output)", 1, function(n)
-      n:check(n.attr.init_type == 0 or n.attr.init_type == 1, "attribute 'init_type': got %d. "
-        .. "Allowed: 0 (NoInit), 1 (Zero)", n.attr.init_type)
-      return torch.zeros(n.attr.shape, { dtype = tensors.dtype(n.attr.data_type) })
-    end)
+    .. "tensor_type: int) -> (output)", 1, init)
   -- the layout on tiles changes, no value does
   op("TensorRemap(X, ref?; remap_type: int!) -> (Y)", 1, function(n, x)
     n:check(n.attr.remap_type >= 0 and n.attr.remap_type <= 2, "attribute 'remap_type': got %d. "
