@@ -128,7 +128,9 @@ local function trace(target, values)
     args[i] = arguments.rebuild(spec, function()
       at = at + 1
       local x = given[at]
-      return tr:declare("input", x.path, nil, { table.unpack(x.tensor.shape) }, x.tensor.dtype)
+      x.declared = ("input %d"):format(at) -- no name that a parameter can have
+      return tr:declare("input", x.declared, nil, { table.unpack(x.tensor.shape) },
+        x.tensor.dtype)
     end)
   end
   if target.module then
@@ -217,7 +219,7 @@ local function name_inputs(e, traced, names, input_names)
     by_name[x.names[1] or x.value] = x
   end
   for i, x in ipairs(traced.inputs) do
-    local value = by_name[x.path]
+    local value = by_name[x.declared]
     local name = input_names[i] or names:fresh(x.path)
     e.value_name[value.value] = name
     infos[i] = emitter.info(name, value)

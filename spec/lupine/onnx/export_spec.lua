@@ -142,6 +142,28 @@ describe("an exported module", function()
     assert.is_true(m[1].training and m[3].training)
   end)
 
+  it("may have an input and a parameter of one name", function()
+    local Scale = nn.Module:extend("Scale")
+    function Scale:init()
+      self.weight = nn.Parameter(torch.tensor({ 2.0, 3.0 }))
+    end
+    function Scale:forward(weight)
+      return weight * self.weight
+    end
+    local model = same("scale", Scale(), { torch.tensor({ 1.0, 2.0 }) })
+    assert.same({ "weight_1", "weight" }, model.graph.node[1].input)
+  end)
+
+  it("may be of other types", function()
+    for _, dtype in ipairs({ "half", "double", "bfloat16" }) do
+      local x = torch.randn({ 2, 4 })
+      local m = nn.Sequential(nn.Linear(4, 3), nn.Hardtanh(), nn.ReLU())
+      same(dtype, m[dtype](m), { x[dtype](x) })
+    end
+    same("double", nn.Sequential(nn.LayerNorm(4), nn.GELU(), nn.GRU(4, 3)):double(),
+      { torch.randn({ 3, 2, 4 }):double() })
+  end)
+
   it("has the blocks that its nodes are in", function()
     local m = nn.Sequential(nn.Linear(3, 4), poptorch.BeginBlock(nn.Linear(4, 4), "A",
       { ipu_id = 2 }), nn.ReLU(), poptorch.BeginBlock(nn.Linear(4, 2), "B"))

@@ -25,9 +25,14 @@ local function gemm(e, product, n, addend)
   if ta + tb == 0 and not addend then
     return nil
   end
+  local function unless(x, usual)
+    return x ~= usual and x or nil
+  end
   return { node = n, operands = { a, b, addend }, rule = function(to)
+    local scale = product.attributes
     return to:emit("Gemm", { to:name_of(a), to:name_of(b), addend and to:name_of(addend) or "" },
-      { transA = ta ~= 0 and ta or nil, transB = tb ~= 0 and tb or nil })
+      { transA = unless(ta, 0), transB = unless(tb, 0),
+        alpha = unless((scale.alpha or 1) + 0.0, 1.0), beta = unless((scale.beta or 1) + 0.0, 1.0) })
   end }
 end
 
@@ -99,7 +104,7 @@ return function(rules, matches)
   function rules.convolution(e, n)
     return convolution(e, n, e:input(n, 1))
   end
-  for name in pairs({ mm_plus = true, bmm_plus = true }) do
+  for _, name in ipairs({ "mm_plus", "bmm_plus" }) do
     rules[name] = function(e, n)
       local t, y = n.results[1].dtype, product(e, n)
       local function times(x, factor)
@@ -108,6 +113,9 @@ return function(rules, matches)
       return e:emit("Add", { times(y, n.attributes.alpha),
         times(e:input(n, 3), n.attributes.beta) })
     end
+  end
+  matches.mm_plus = function(e, n)
+    return fits(e, n.operands[3], n.results[1]) and gemm(e, n, n, n.operands[3]) or nil
   end
   matches.mm = function(e, n)
     return gemm(e, n, n, nil)
