@@ -60,7 +60,7 @@ local rows = {
   -- recomputation and updates
   { "autoRecomputation", "e", "NoRecompute", "What the backward pass computes again.",
     of = enums.RecomputationType, poptorch = "read",
-    effect = "NoRecompute keeps activations, Standard and RecomputeAll compute them again." },
+    effect = "What is kept for the backward pass, the rest is computed again." },
   { "explicitRecomputation", "b", false, "Recomputation by copies of operators.",
     poptorch = "recomputation is planned by the execution strategy" },
   { "mergeVarUpdate", "e", "Off", "Which updates of weights become one.",
@@ -140,7 +140,7 @@ local rows = {
   { "virtualGraphMode", "e", "Off", "How operators are placed on IPUs.",
     of = enums.VirtualGraphMode, poptorch = PLACED, effect = "Where operators run." },
   { "virtualGraphSplitRatios", "l", {}, "Shares of IPUs, with Auto.", of = "float",
-    poptorch = PLACED, no_effect = "IPUs get even shares" },
+    poptorch = PLACED, effect = "Where Auto cuts." },
   { "enablePipelining", "b", false, "Stages run at the same time.", poptorch = "refused",
     effect = "The pipelined strategy, in place of the sharded one." },
   { "createImplicitPipeliningFwdOnlyProgram", "b", false, "A second program, forward alone.",
@@ -259,7 +259,7 @@ local rows = {
     "Spreads host tensors over tiles.", only = "popart", no_effect = STREAMS },
   -- loss scaling
   { "automaticLossScalingSettings.enabled", "b", false, "Finds the loss scale.",
-    poptorch = "read", refused = "the loss scale is the optimizer's lossScaling" },
+    poptorch = "read", effect = "Sessions check its settings and refuse it." },
   { "automaticLossScalingSettings.toTrackTensors", "l", nil, "Tensors whose gradients count.",
     of = "string", only = "popart", no_effect = LOSS_SCALING },
   { "automaticLossScalingSettings.binEdgeLocation", "f", 0.125, "From what share of the greatest "
@@ -276,8 +276,7 @@ local rows = {
     no_effect = LOSS_SCALING },
   -- where tensors are
   { "tensorLocationSettingsOverride", "m", {}, "Locations by tensor.", of = "location",
-    poptorch = "locations are chosen for each kind of tensor",
-    no_effect = "locations are chosen for each kind of tensor" },
+    poptorch = "locations are chosen for each kind of tensor" },
 }
 
 local KINDS = { activation = "Activations", weight = "Weights",

@@ -127,6 +127,13 @@ local function build(s, given)
   check_anchors(s, s.traced.scope)
 end
 
+-- Behind the checks of its settings (option_rules.lua).
+local function check_loss_scaling(s)
+  errors.check(not s.options.automaticLossScalingSettings.enabled, "popart_exception",
+    "automaticLossScalingSettings.enabled: sessions do not find the loss scale by themselves; set "
+    .. "the optimizer's lossScaling and change it with updateOptimizerFromHost")
+end
+
 local function make(self, where, names, training, ...)
   local given = arguments(where, names, ...)
   local s = { name = given.name or training and "training" or "inference",
@@ -140,11 +147,14 @@ local function make(self, where, names, training, ...)
   option_rules.check(o, { training = training, num_ipus = s.device.numIpus })
   s.replicas, s.accumulation = option_rules.replicas(o), option_rules.accumulation(o)
   s.batches = s.flow:batchesPerStep()
+  errors.check(s.batches >= 1, "popart_exception", "%s: dataFlow: 'Batches per step' must be "
+    .. "greater than zero, got %d", where, s.batches)
   if training then
     errors.check(type(given.loss) == "string", "TypeError",
       "TrainingSession: loss: expected a tensor's id, got %s", check.describe(given.loss))
     errors.check(given.optimizer ~= nil, "TypeError", "TrainingSession: optimizer is missing")
   end
+  check_loss_scaling(s)
   errors.guard("popart_exception", build, s, given)
   logging.debug("session", "session '%s' was made: %d nodes", s.name, #s.model.graph.nodes)
 end
@@ -173,7 +183,9 @@ function Session:weightsToHost()
   errors.guard("popart_runtime_error", s.session.download, s.session)
 end
 
-local function each_weight(s, io, fn)
+-- fn(name, t) for each weight of an argument of readWeights or writeWeights.
+local function each_weight(s, what, io, fn)
+  check.instance(io, what .. ": weightsIo", stepio.PyWeightsIO, { shown = "popart.PyWeightsIO" })
   for _, name in ipairs(s.model.order) do
     if io:contains(name) then
       fn(name, s.model.variables[name])
@@ -185,8 +197,8 @@ end
 ---@param weightsIo popart.PyWeightsIO
 function Session:readWeights(weightsIo)
   local s = prepared(self, "readWeights")
-  errors.guard("popart_runtime_error", each_weight, s, weightsIo, function(name, t)
-    settings.set_host(weightsIo:weight(name), t)
+  errors.guard("popart_runtime_error", each_weight, s, "readWeights", weightsIo, function(name)
+    settings.set_host(weightsIo:weight(name), settings.host_value(s, name))
   end)
 end
 
@@ -202,12 +214,20 @@ end
 function Session:writeWeights(weightsIo)
   local s = prepared(self, "writeWeights")
   check_variable(s, "writeWeights")
-  errors.guard("popart_runtime_error", each_weight, s, weightsIo, function(name, t)
+  errors.guard("popart_runtime_error", each_weight, s, "writeWeights", weightsIo, function(name, t)
     settings.set_host(t, weightsIo:weight(name))
   end)
 end
 
---- The weights of a model take the place of the host's; weightsFromHost must follow.
+local function check_same(name, old, new)
+  errors.check(new.dtype == old.dtype and tostring(new.shape) == tostring(old.shape),
+    "popart_runtime_error", "Trying to reset weights using non matching tensor info for tensor %s. "
+    .. "Previous %s %s, new %s %s.", name, tostring(old.dtype), tostring(old.shape),
+    tostring(new.dtype), tostring(new.shape))
+end
+
+--- The weights of a model, and the optimizer's states that it has, take the place of the
+--- host's; weightsFromHost must follow.
 --- error: popart_runtime_error for weights that do not fit
 --- source: 004 popart.Session.resetHostWeights
 ---@param ... any model (path or bytes), ignoreWeightsInModelWithoutCorrespondingHostWeight
@@ -216,20 +236,21 @@ function Session:resetHostWeights(...)
   local v = check.arguments("resetHostWeights", { "modelProtoOrFilename",
     "ignoreWeightsInModelWithoutCorrespondingHostWeight" }, nil, ...)
   check_variable(s, "resetHostWeights")
+  errors.check(type(v[1]) == "string" or type(v[1]) == "table", "TypeError", "resetHostWeights: "
+    .. "modelProtoOrFilename: expected a file's path or the bytes of a ModelProto, got %s",
+    check.describe(v[1]))
   local model = errors.guard("popart_exception", traced.initializers, v[1])
+  local states = s.session and settings.states_of(s) or {}
   for name in pairs(model) do
     errors.check(v[2] or s.model.variables[name] or s.model.constants[name]
       or settings.is_state(name), "popart_runtime_error",
       "resetWeights, no tensor '%s' in tensors", name)
   end
-  for name, t in pairs(s.model.variables) do
-    local new = model[name]
-    if new then
-      errors.check(new.dtype == t.dtype and tostring(new.shape) == tostring(t.shape),
-        "popart_runtime_error", "Trying to reset weights using non matching tensor info for "
-        .. "tensor %s. Previous %s %s, new %s %s.", name, tostring(t.dtype), tostring(t.shape),
-        tostring(new.dtype), tostring(new.shape))
-      settings.set_host(t, new)
+  for name, t in pairs(model) do
+    local old = s.model.variables[name] or states[name]
+    if old then
+      check_same(name, old, t)
+      settings.set_host(old, t)
     end
   end
   s.has_weights = false
@@ -288,14 +309,14 @@ end
 ---@return popart.TensorInfo
 function Session:getInfo(id)
   local s = rawget(self, "_s")
-  return errors.check(settings.info(s, id), "popart_exception", "no tensor '%s' in the program%s",
-    tostring(id), check.nearest(id, s.traced.names))
+  return errors.check(settings.info(s, check.string(id, "getInfo: id")), "popart_exception",
+    "no tensor '%s' in the program%s", id, check.nearest(id, s.traced.names))
 end
 
 ---@param id string
 ---@return boolean
 function Session:hasInfo(id)
-  return settings.info(rawget(self, "_s"), id) ~= nil
+  return settings.info(rawget(self, "_s"), check.string(id, "hasInfo: id")) ~= nil
 end
 
 ---@return string[] ids, sorted

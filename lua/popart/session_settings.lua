@@ -53,11 +53,34 @@ function M.groups(model, replicas)
       local grouping = settings:getReplicaGrouping(replicas)
       local kind = grouping.groupSize == 1 and "none" or grouping.stride == 1 and "consecutive"
         or "orthogonal"
-      out[name] = { settings = settings, kind, grouping.groupSize,
-        settings:getRetrievalMode().name == "AllReplicas" }
+      out[name] = { settings = settings, kind, grouping.groupSize, false }
     end
   end
   return out
+end
+
+-- Of a variable's groups, those of all replicas; nil where its values are read by group.
+local function replicas_of(s, name)
+  local group = s.groups[name]
+  if not group or group.settings:getRetrievalMode().name ~= "AllReplicas" then
+    return nil
+  end
+  local out = {}
+  for i, members in ipairs(group.settings:groups(s.replicas)) do
+    for _, replica in ipairs(members) do
+      out[replica + 1] = i - 1
+    end
+  end
+  return torch.tensor(out)
+end
+
+--- A weight of the host as it is read: of each group of replicas or of all replicas.
+---@param s table
+---@param name string
+---@return torch.Tensor
+function M.host_value(s, name)
+  local t, of = s.model.variables[name], replicas_of(s, name)
+  return of and t:detach():index_select(0, of) or t
 end
 
 --- What the optimizer updates.

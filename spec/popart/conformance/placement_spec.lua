@@ -132,17 +132,13 @@ describe("a pipeline", function()
   it("P9: a dropout's mask is the same when it is computed again", function()
     local function masks(kind)
       local b = popart.Builder()
-      local x = b:addInputTensor("FLOAT", { 4, 8 })
-      local w, y, loss
-      do
-        local _ <close> = b:virtualGraph(0)
-        w = b:addInitializedInputTensor(torch.ones(8))
-        y = b.aiOnnx:dropout({ b.aiOnnx:mul({ x, w }) }, 1, 0.5)[1]
-      end
-      do
-        local _ <close> = b:virtualGraph(1)
-        loss = helper.l1(b, y, 1)
-      end
+      local x, w = b:addInputTensor("FLOAT", { 4, 8 }), b:addInitializedInputTensor(torch.ones(8))
+      local y = b:virtualGraph(0, function()
+        return b.aiOnnx:dropout({ b.aiOnnx:mul({ x, w }) }, 1, 0.5)[1]
+      end)
+      local loss = b:virtualGraph(1, function()
+        return helper.l1(b, y, 1)
+      end)
       local s = helper.training(b, popart.DataFlow(1, { [y] = ALL, ["Gradient___" .. w] = ALL }),
         loss, popart.ConstSGD(0.1), { device = helper.device(2), options = helper.loops(3, 1,
           { enablePipelining = true, virtualGraphMode = Mode.Manual, autoRecomputation = kind }) })

@@ -1,0 +1,377 @@
+-- Training through sessions: optimizers, micro-batches, replicas, groups of replicas,
+-- scaling of losses.
+local helper = require("spec.popart.helper")
+local popart = require("popart")
+local torch = require("torch")
+
+local ALL = popart.AnchorReturnType("ALL")
+
+-- ---- optimizers: the sum of two weights' elements ------------------------------------------
+
+-- Two weights of which the loss is the sum, so that all gradients are 1; the weights after
+-- `steps` updates, given the optimizers (the first one, then what takes its place).
+local function sum_of_weights(steps, optimizers, given)
+  given = given or {}
+  local replicas, accumulation = given.replicas or 1, given.accumulation or 1
+  local b = popart.Builder()
+  local x = b:addInputTensor("FLOAT", { 1 })
+  local w0 = b:addInitializedInputTensor(torch.tensor({ 100.0 }), "w0")
+  local w1 = b:addInitializedInputTensor(torch.tensor({ 200.0 }), "w1")
+  local loss = helper.l1(b, b.aiOnnx:add({ b.aiOnnx:add({ x, w0 }), w1 }), 1)
+  local s = helper.training(b, popart.DataFlow(1), loss, optimizers[1], {
+    options = helper.loops(accumulation, replicas, given.options),
+    device = helper.device(replicas) })
+  for i = 1, steps do
+    if i > 1 and optimizers[i] then
+      s:updateOptimizerFromHost(optimizers[i])
+    end
+    s:run(popart.PyStepIO({ [x] = torch.zeros(replicas * accumulation) }, {}))
+  end
+  local w = helper.weights(s, { w0, w1 })
+  return w[w0]:item(), w[w1]:item(), s
+end
+
+local function near(a, b, w0, w1)
+  assert.near(a, w0, 1e-4)
+  assert.near(b, w1, 1e-4)
+end
+
+local MODES = { popart.SGDAccumulatorAndMomentum.Combined,
+  popart.SGDAccumulatorAndMomentum.Separate }
+
+describe("an optimizer in a session", function()
+  it("E1: without momentum is plain descent", function()
+    near(100 - 0.75, 200 - 0.75, sum_of_weights(3, { popart.ConstSGD(0.25) }))
+  end)
+
+  it("E2, E3: with momentum 1 sums gradients, whatever velocity and loss are scaled by", function()
+    for _, mode in ipairs(MODES) do
+      for _, const in ipairs({ true, false }) do
+        for _, scale in ipairs({ { 1.0, 1.0 }, { 14.15, 0.15 } }) do
+          local sgd = popart.SGD({ defaultLearningRate = { 0.25, const },
+            defaultMomentum = { 1.0, const }, defaultVelocityScaling = { scale[1], const },
+            lossScaling = { scale[2], const } }, { accumulatorAndMomentum = mode })
+          near(98.5, 198.5, sum_of_weights(3, { sgd }))
+        end
+      end
+    end
+  end)
+
+  it("E5: sums micro-batches and replicas", function()
+    for _, mode in ipairs(MODES) do
+      local sgd = popart.SGD({ defaultLearningRate = { 0.25, true },
+        defaultMomentum = { 1.0, true } }, { accumulatorAndMomentum = mode })
+      for _, loops in ipairs({ { 5, 1 }, { 1, 2 }, { 5, 2 } }) do
+        local times = loops[1] * loops[2]
+        near(100 - times * 1.5, 200 - times * 1.5, sum_of_weights(3, { sgd },
+          { accumulation = loops[1], replicas = loops[2] }))
+      end
+    end
+  end)
+
+  it("E5: with the mean of them moves as with one", function()
+    local sgd = popart.SGD({ defaultLearningRate = { 0.25, true },
+      defaultMomentum = { 1.0, true } })
+    for _, strategy in ipairs({ "Post", "Running" }) do
+      near(98.5, 198.5, sum_of_weights(3, { sgd }, { accumulation = 5, replicas = 2, options = {
+        accumulationAndReplicationReductionType = popart.ReductionType.Mean,
+        meanAccumulationAndReplicationReductionStrategy =
+          popart.MeanReductionStrategy[strategy] } }))
+    end
+  end)
+
+  it("E10: has weights with values of their own", function()
+    local sgd = popart.SGD({ defaultLearningRate = { 0.5, false } })
+    sgd:insertSpecific("w0", { learningRate = { 0.1, false } })
+    near(100 - 0.3, 200 - 1.5, sum_of_weights(3, { sgd }))
+  end)
+
+  it("learns at the rate of each update", function()
+    local list = {}
+    for i, rate in ipairs({ 0.5, 0.25, 0.125 }) do
+      list[i] = popart.SGD({ defaultLearningRate = { rate, false } })
+    end
+    near(100 - 0.875, 200 - 0.875, sum_of_weights(3, list))
+  end)
+
+  it("is replaced by one that the program was compiled for, and no other", function()
+    local function sgd(more)
+      local values = { defaultLearningRate = { 0.5, false } }
+      for k, v in pairs(more or {}) do
+        values[k] = v
+      end
+      return popart.SGD(values)
+    end
+    for _, other in ipairs({ popart.Adam({}), popart.ConstSGD(0.5),
+      sgd({ defaultMomentum = { 0.9, false } }), sgd({ defaultWeightDecay = { 0.1, true } }) }) do
+      helper.refuses("optimizer_replacement_error", "New optimizer is not a valid replacement",
+        sum_of_weights, 2, { sgd(), other })
+    end
+  end)
+
+  it("E17, E20: of every kind trains", function()
+    for _, optimizer in ipairs({ popart.Adam({ defaultLearningRate = { 0.5, true } }),
+      popart.Adam({ defaultLearningRate = { 0.5, true } }, popart.AdamMode.AdaMax),
+      popart.Adaptive({ defaultLearningRate = { 0.5, true } }, popart.AdaptiveMode.RMSProp) }) do
+      local w0, w1 = sum_of_weights(3, { optimizer })
+      assert.is_true(w0 < 99.5 and w1 < 199.5)
+      assert.near(100 - w0, 200 - w1, 1e-3) -- the same gradients move both alike
+    end
+    -- of Adam with gradients of 1 each step is the learning rate
+    near(98.5, 198.5, sum_of_weights(3, { popart.Adam({ defaultLearningRate = { 0.5, true } }) }))
+  end)
+
+  it("E22: clips the norm of all gradients", function()
+    local sgd = popart.SGD({ defaultLearningRate = { 0.25, true } },
+      { popart.ClipNormSettings.clipAllWeights(0.5) })
+    local d = 3 * 0.25 * 0.5 / math.sqrt(2)
+    near(100 - d, 200 - d, sum_of_weights(3, { sgd }))
+  end)
+end)
+
+-- ---- micro-batches ---------------------------------------------------------------------------
+
+local HIDDEN = 16
+
+-- Six products; the weights after a batch of 12 rows in `accumulation` micro-batches, and
+-- the session.
+local function batch_of_12(accumulation, optimizer, options, replicas)
+  replicas = replicas or 1
+  local b, rows = popart.Builder(), 12 // (accumulation * replicas)
+  torch.manual_seed(11)
+  local x, ids = b:addInputTensor("FLOAT", { rows, HIDDEN }), {}
+  local h = x
+  for i = 1, 6 do
+    ids[i] = b:addInitializedInputTensor(torch.randn(HIDDEN, HIDDEN) / 4, "w" .. i)
+    h = b.aiOnnx:matmul({ h, ids[i] })
+  end
+  local loss = helper.l1(b, h, 0.1)
+  local s = helper.training(b, popart.DataFlow(1, { [loss] = ALL }), loss, optimizer, {
+    options = helper.loops(accumulation, replicas, options), device = helper.device(replicas) })
+  local first = helper.weights(s, ids)
+  helper.run(s, { [x] = torch.randn(12, HIDDEN) })
+  return helper.weights(s, ids), first, s
+end
+
+-- |A - B| / |A - A0|, sums of absolute values
+local function distance(a, b, first)
+  local apart, moved = 0, 0
+  for id, t in pairs(a) do
+    apart = apart + (t - b[id]):abs():sum():item()
+    moved = moved + (t - first[id]):abs():sum():item()
+  end
+  return apart / moved
+end
+
+local function decaying()
+  return popart.SGD({ defaultLearningRate = { 0.12, true }, defaultWeightDecay = { 0.08, true } })
+end
+
+describe("gradient accumulation", function()
+  it("F1: of 4 or 12 micro-batches trains as one batch", function()
+    local want, first = batch_of_12(1, decaying())
+    for _, n in ipairs({ 4, 12 }) do
+      local got = batch_of_12(n, decaying())
+      assert.is_true(distance(want, got, first) < 1e-5)
+    end
+  end)
+
+  it("F3: counts only where it is enabled", function()
+    helper.refuses("popart_exception", "^enableGradientAccumulation is false, but "
+      .. "accumulationFactor > 1%.", batch_of_12, 1, decaying(), { accumulationFactor = 4 })
+  end)
+
+  it("F4: is for training alone", function()
+    local b, _, y = helper.identity({ 2 })
+    helper.refuses("popart_exception", "Gradient Accumulation only available when training",
+      helper.inference, b, popart.DataFlow(1, { y }), { options = helper.loops(4) })
+  end)
+
+  it("F8: keeps states out of the file where they have no streams", function()
+    local path = os.tmpname()
+    local function states(options)
+      local sgd = popart.SGD({ defaultLearningRate = { 0.1, true },
+        defaultMomentum = { 0.9, true } })
+      local weights, _, s = batch_of_12(4, sgd, options)
+      s:modelToHost(path)
+      local found = 0
+      for _, id in ipairs(popart.Builder(path):getInputTensorIds()) do
+        found = found + (id:find("^Accl___") and 1 or 0)
+      end
+      return found, weights
+    end
+    local all, want = states({})
+    local none, got = states({ disableOptimizerStateTensorStreams = true })
+    os.remove(path)
+    assert.equal(6, all)
+    assert.equal(0, none)
+    for id, t in pairs(want) do
+      assert.is_true(torch.equal(t, got[id]))
+    end
+  end)
+
+  it("E27: any factors of the same batch give the same weights", function()
+    for _, optimizer in ipairs({ decaying(), popart.SGD({ defaultLearningRate = { 0.1, true },
+      defaultMomentum = { 0.9, true }, lossScaling = { 20.0, true } }),
+      popart.SGD({ defaultLearningRate = { 0.1, true }, defaultMomentum = { 0.9, true } },
+        { accumulatorAndMomentum = MODES[2] }),
+      popart.Adam({ defaultLearningRate = { 0.1, true }, lossScaling = { 20.0, true } },
+        popart.AdamMode.AdamNoBias) }) do
+      local want, first = batch_of_12(1, optimizer)
+      for _, loops in ipairs({ { 3, 1 }, { 1, 2 }, { 3, 2 }, { 6, 2 } }) do
+        local got = batch_of_12(loops[1], optimizer, nil, loops[2])
+        assert.is_true(distance(want, got, first) < 1e-4)
+      end
+    end
+  end)
+end)
+
+-- ---- replicas ------------------------------------------------------------------------------
+
+describe("replicas", function()
+  it("G1: train as one that accumulates, each with a value of an anchor", function()
+    local want, first = batch_of_12(4, popart.ConstSGD(0.01))
+    local got, _, s = batch_of_12(1, popart.ConstSGD(0.01), nil, 4)
+    assert.is_true(distance(want, got, first) < 1e-5)
+    local anchors = s:initAnchorArrays()
+    for _, t in pairs(anchors) do
+      assert.same({ 4 }, { table.unpack(t.shape) })
+    end
+    assert.equal(4, s.replicationFactor)
+    assert.equal(1, s.accumulationFactor)
+  end)
+
+  it("G4: have the same bits after each update, with shared-out tensors too", function()
+    local on = popart.TensorLocation(popart.TensorStorage.OnChip,
+      popart.ReplicatedTensorSharding.On)
+    local sharded = popart.TensorLocationSettings(on, 0, 4)
+    for _, options in ipairs({ {}, { weightTensorLocationSettings = sharded,
+      optimizerStateTensorLocationSettings = sharded } }) do
+      local b, ids = helper.layers(2, 3)
+      local w = ids.weights[1]
+      local s = helper.training(b, popart.DataFlow(3, { [w] = ALL }), ids.loss,
+        popart.Adam({ defaultLearningRate = { 0.1, true } }),
+        { options = helper.loops(1, 4, options), device = helper.device(4) })
+      torch.manual_seed(1)
+      local got = helper.run(s, { [ids.x] = torch.randn(12, 3, 4) })[w]
+      for step = 0, 2 do
+        for r = 1, 3 do
+          assert.is_true(torch.equal(got[step][0], got[step][r]))
+        end
+      end
+    end
+  end)
+
+  it("G10: share tensors out without a change of weights", function()
+    local on = popart.TensorLocation(popart.TensorStorage.OnChip,
+      popart.ReplicatedTensorSharding.On)
+    local sharded = popart.TensorLocationSettings(on, 0, 4)
+    for _, optimizer in ipairs({ decaying(), popart.SGD({ defaultLearningRate = { 0.1, true },
+      defaultMomentum = { 0.9, true } }), popart.Adam({ defaultLearningRate = { 0.1, true } }),
+      popart.Adam({ defaultLearningRate = { 0.1, true } }, popart.AdamMode.Lamb) }) do
+      local want, first = batch_of_12(1, optimizer, nil, 4)
+      local got = batch_of_12(1, optimizer, { weightTensorLocationSettings = sharded,
+        optimizerStateTensorLocationSettings = sharded }, 4)
+      assert.is_true(distance(want, got, first) < 1e-5)
+    end
+    batch_of_12(1, decaying(), { weightTensorLocationSettings = sharded }) -- one replica: a note
+  end)
+
+  -- The weight of each group after a step of the sum of x * w, lr 0.5: its value less half
+  -- the sum of its replicas' x.
+  local function grouped(kind, size, mode, init, shape)
+    local replicas = 4
+    local b = popart.Builder()
+    b:embedReplicationFactor(replicas)
+    local x = b:addInputTensor("FLOAT", { 2 })
+    local w = b:addInitializedInputTensor(torch.tensor(init), popart.VariableSettings(
+      popart.CommGroup(popart.CommGroupType[kind], size), popart.VariableRetrievalMode[mode]), "w")
+    local y = b.aiOnnx:mul({ x, w })
+    local s = helper.training(b, popart.DataFlow(1, { y }), b.aiOnnx:reducesum({ y }),
+      popart.ConstSGD(0.5), { options = helper.loops(1, replicas),
+        device = helper.device(replicas) })
+    local got = helper.run(s, { [x] = torch.arange(8):float() })[y]
+    local read = torch.zeros(shape)
+    s:weightsToHost()
+    s:readWeights(popart.PyWeightsIO({ [w] = read }))
+    return got:tolist(), read:tolist(), s, w
+  end
+
+  local TWO = { { 1.0, 1 }, { 2, 2 } }
+
+  it("G7: have variables of their group", function()
+    local y, w = grouped("Consecutive", 2, "OnePerGroup", TWO, { 2, 2 })
+    assert.same({ { 0.0, 1 }, { 2, 3 }, { 8, 10 }, { 12, 14 } }, y)
+    assert.same({ { 0.0, -1 }, { -3, -4 } }, w)
+    y, w = grouped("Orthogonal", 2, "OnePerGroup", TWO, { 2, 2 })
+    assert.same({ { 0.0, 1 }, { 4, 6 }, { 4, 5 }, { 12, 14 } }, y)
+    assert.same({ { -1.0, -2 }, { -2, -3 } }, w)
+    y, w = grouped("Ungrouped", 0, "OnePerGroup", { { 1.0, 1 }, { 2, 2 }, { 3, 3 }, { 4, 4 } },
+      { 4, 2 })
+    assert.same({ { 0.0, 1 }, { 4, 6 }, { 12, 15 }, { 24, 28 } }, y)
+    assert.same({ { 1.0, 0.5 }, { 1, 0.5 }, { 1, 0.5 }, { 1, 0.5 } }, w)
+  end)
+
+  it("G7: read them once a group, or of each replica", function()
+    local _, w = grouped("Consecutive", 2, "AllReplicas", TWO, { 4, 2 })
+    assert.same({ { 0.0, -1 }, { 0, -1 }, { -3, -4 }, { -3, -4 } }, w)
+    _, w = grouped("Orthogonal", 2, "AllReplicas", TWO, { 4, 2 })
+    assert.same({ { -1.0, -2 }, { -2, -3 }, { -1, -2 }, { -2, -3 } }, w)
+  end)
+
+  it("G7: write them once a group", function()
+    local _, _, s, w = grouped("Consecutive", 2, "OnePerGroup", TWO, { 2, 2 })
+    s:writeWeights(popart.PyWeightsIO({ [w] = torch.tensor({ { 5.0, 6 }, { 7, 8 } }) }))
+    s:weightsFromHost()
+    local read = torch.zeros(2, 2)
+    s:weightsToHost()
+    s:readWeights(popart.PyWeightsIO({ [w] = read }))
+    assert.same({ { 5.0, 6 }, { 7, 8 } }, read:tolist())
+  end)
+
+  it("G8: want an initial value for each group", function()
+    helper.refuses("popart_exception", "^Return mismatch with possibly appended outer dimension",
+      grouped, "Consecutive", 2, "OnePerGroup", { { 1.0, 1 }, { 2, 2 }, { 3, 3 } }, { 2, 2 })
+  end)
+end)
+
+-- ---- scaling of losses -----------------------------------------------------------------------
+
+describe("loss scaling", function()
+  it("L1: changes no weight, constant or not", function()
+    local function weights(scale, const)
+      return (batch_of_12(2, popart.SGD({ defaultLearningRate = { 0.05, const },
+        defaultMomentum = { 0.9, const }, lossScaling = { scale, const } })))
+    end
+    local want = weights(1.0, true)
+    for _, scale in ipairs({ 2.0, 1024.0 }) do
+      for _, const in ipairs({ true, false }) do
+        for id, t in pairs(weights(scale, const)) do
+          assert.is_true(torch.allclose(want[id], t, { rtol = 1e-5, atol = 1e-6 }))
+        end
+      end
+    end
+  end)
+
+  it("L4: that follows the gradients is told where it cannot be", function()
+    local function settings(fields)
+      local group = popart.SessionOptions().automaticLossScalingSettings
+      group.enabled = true
+      for k, v in pairs(fields or {}) do
+        group[k] = v
+      end
+      return { automaticLossScalingSettings = group }
+    end
+    local b, _, y = helper.identity({ 2 })
+    helper.refuses("popart_exception", "Only compatible when doing training", helper.inference, b,
+      popart.DataFlow(1, { y }), { options = settings() })
+    local sgd = popart.SGD({ defaultLearningRate = { 0.1, false }, lossScaling = { 2.0, false } })
+    for text, fields in pairs({ ["'binEdgeLocation'"] = { binEdgeLocation = 1.5 },
+      ["'thresholdUpperCountProportion'"] = { thresholdUpperCountProportion = -0.1 },
+      ["toTrackTensors has been set"] = { toTrackTensors = { "w1" } } }) do
+      helper.refuses("popart_exception", text, batch_of_12, 1, sgd, settings(fields))
+    end
+    helper.refuses("popart_exception", "sessions do not find the loss scale by themselves",
+      batch_of_12, 1, sgd, settings())
+  end)
+end)
