@@ -1,6 +1,6 @@
 /* Inputs for popart.StepIO in C: a file of float32 numbers feeds the tensor
- * `x`, from the start again behind its end; the anchor `y` is summed up, and
- * the sum printed when the library is closed. */
+ * `x`, from the start again behind its end; anchors are summed up, and the sum
+ * is printed when the library is closed. */
 #include <lupine/step_io.h>
 
 #include <stdlib.h>

@@ -10,9 +10,8 @@
  *       return 0;
  *   }
  *   ...
- *   static const lupine_step_io io = {
- *       LUPINE_STEP_IO_ABI, sizeof io, &mine,
- *       in, in_complete, out, out_complete, NULL};
+ *   static const lupine_step_io io = {LUPINE_STEP_IO_ABI, sizeof io, &mine, in,
+ *                                     in_complete, out, out_complete, NULL};
  *   const lupine_step_io *lupine_open_step_io(const char *file, char *error)
  *   {
  *       return open_data(&mine, file, error) ? &io : NULL;

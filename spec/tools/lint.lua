@@ -78,9 +78,8 @@ local function check_include(file, n, line)
     local own, other = layer_of(file), layer_of(path)
     local harness = file:find("^spec/fuzz/") and path:find("^spec/fuzz/harness/")
       or file:find("^spec/tools/") and path:find("^spec/tools/")
-    -- What is installed is found beside its like.
-    local beside = file:find("^include/") and not path:find("/")
-    if not other and not harness and not beside then
+      or file:find("^include/lupine/") and not path:find("/", 1, true) -- installed side by side
+    if not other and not harness then
       fault(file, n, 'include "%s": not a path from the project root in a layer', path)
     elseif own and other and other > own then
       fault(file, n, "%s includes the higher layer %s", layers[own], path)
