@@ -32,7 +32,8 @@ local function gemm(e, product, n, addend)
     local scale = product.attributes
     return to:emit("Gemm", { to:name_of(a), to:name_of(b), addend and to:name_of(addend) or "" },
       { transA = unless(ta, 0), transB = unless(tb, 0),
-        alpha = unless((scale.alpha or 1) + 0.0, 1.0), beta = unless((scale.beta or 1) + 0.0, 1.0) })
+        alpha = unless((scale.alpha or 1) + 0.0, 1.0),
+        beta = unless((scale.beta or 1) + 0.0, 1.0) })
   end }
 end
 
