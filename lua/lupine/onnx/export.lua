@@ -191,7 +191,7 @@ end
 
 -- The nodes that outputs depend on.
 local function needed(nodes, outputs)
-  local wanted, kept = {}, {}
+  local wanted, keep, kept = {}, {}, {}
   for _, x in ipairs(outputs) do
     wanted[x.name] = true
   end
@@ -206,8 +206,11 @@ local function needed(nodes, outputs)
         node.output[i] = (wanted[node.output[i]] or node.output[i + 1]) and node.output[i] or nil
       end
       reads({ node }, wanted)
-      table.insert(kept, 1, node)
+      keep[node] = true
     end
+  end
+  for _, node in ipairs(nodes) do
+    kept[#kept + 1] = keep[node] and node or nil
   end
   return kept, wanted
 end
