@@ -371,7 +371,7 @@ describe("loss scaling", function()
       ["toTrackTensors has been set"] = { toTrackTensors = { "w1" } } }) do
       helper.refuses("popart_exception", text, batch_of_12, 1, sgd, settings(fields))
     end
-    helper.refuses("popart_exception", "sessions do not find the loss scale by themselves",
+    helper.refuses("popart_exception", "the loss scale is the optimizer's lossScaling",
       batch_of_12, 1, sgd, settings())
   end)
 end)
