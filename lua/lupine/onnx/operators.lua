@@ -16,6 +16,7 @@
 --- a result (a new shape, axes, sizes, repeats) must be known then: n:ints(i),
 --- n:number(i), n:value(i) read such an input.
 local errors = require("lupine.base.errors")
+local library = require("lupine.onnx.library")
 local schema = require("lupine.onnx.schema")
 local tables = require("lupine.base.tables")
 
@@ -111,7 +112,7 @@ function M.find(domain, name, version)
       return row
     end
   end
-  return nil
+  return library.find(domain, name, version)
 end
 
 --- The names of a domain's operators, sorted.
