@@ -89,8 +89,8 @@ const lupine_step_io *lupine_open_step_io(const char *argument, char *error)
         return NULL;
     }
     o->numbers.file = file;
-    o->io = (lupine_step_io){LUPINE_STEP_IO_ABI, sizeof o->io, &o->numbers,
-                             in,                 in_complete,  out,
-                             out_complete,       finish};
+    o->io = (lupine_step_io){
+        LUPINE_STEP_IO_ABI, sizeof o->io, &o->numbers,  in,
+        in_complete,        out,          out_complete, finish};
     return &o->io;
 }

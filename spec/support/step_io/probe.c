@@ -88,8 +88,8 @@ static void finish(void *context)
 
 const lupine_step_io *SYMBOL(const char *argument, char *error)
 {
-    static const lupine_step_io io = {
-        ABI, BYTES, NULL, IN, in_complete, out, OUT_COMPLETE, finish};
+    static const lupine_step_io io = {ABI,         BYTES, NULL,         IN,
+                                      in_complete, out,   OUT_COMPLETE, finish};
     if (strcmp(argument, "") == 0) {
         lupine_refuse(error, "it needs a file for notes");
         return NULL;
