@@ -259,7 +259,8 @@ local rows = {
     "Spreads host tensors over tiles.", only = "popart", no_effect = STREAMS },
   -- loss scaling
   { "automaticLossScalingSettings.enabled", "b", false, "Finds the loss scale.",
-    poptorch = "read", refused = "sessions do not find the loss scale by themselves" },
+    poptorch = "read", refused = "the loss scale is the optimizer's lossScaling, sessions do not "
+      .. "find the loss scale by themselves" },
   { "automaticLossScalingSettings.toTrackTensors", "l", nil, "Tensors whose gradients count.",
     of = "string", only = "popart", no_effect = LOSS_SCALING },
   { "automaticLossScalingSettings.binEdgeLocation", "f", 0.125, "From what share of the greatest "

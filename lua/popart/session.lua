@@ -122,8 +122,8 @@ local function build(s, given)
     return s.measured
   end
   s.where, s.marks = placement.of(s, s.device.numIpus // s.replicas), annotations.of(s)
-  s.traced = traced.trace(s.model, { loss = given.loss, groups = s.groups, where = s.where,
-    marks = s.marks })
+  s.traced = traced.trace(s.model, { loss = given.loss, anchors = s.flow:anchors(),
+    groups = s.groups, where = s.where, marks = s.marks })
   check_anchors(s, s.traced.scope)
 end
 

@@ -151,31 +151,27 @@ local function updates(node, scope)
   end
 end
 
---- Traces the model.
----@param model popart.Model
----@param options {loss: string?, groups: table<string, table>, where: table, marks: table}
----@return table traced step, loss (a value), values (set of names), anchored types
-function M.trace(model, options)
-  local trace = core.trace()
-  trace:tolerate()
-  trace:narrow()
-  local training = options.loss ~= nil
+-- Inputs and variables of the program; what the graph sees of them.
+local function declare(trace, model, options)
   local stand_ins, found = {}, {}
   for i, input in ipairs(model.inputs) do
     local shape = #input.shape == 0 and { 1 } or input.shape
     stand_ins[i] = trace:declare("input", input.id, nil, shape, input.dtype)
   end
   for _, name in ipairs(model.order) do
-    local t, role = model.variables[name], model.role[name]
-    t:requires_grad_(training and role ~= "buffer")
-    found[name] = trace:declare(role == "buffer" and "buffer" or "parameter", name, t,
-      role ~= "buffer" and options.groups[name] or nil)
-    if not options.groups[name] then
-      found[name] = t
-    end
+    local t, buffer = model.variables[name], model.role[name] == "buffer"
+    local group = not buffer and options.groups[name] or nil
+    t:requires_grad_(options.loss ~= nil and not buffer)
+    local stand_in = trace:declare(buffer and "buffer" or "parameter", name, t, group)
+    found[name] = group and stand_in or t
   end
+  return stand_ins, found
+end
+
+-- The values that the graph runs on; those of nodes get their names.
+local function scope_of(trace, model, options, found)
   local scope
-  scope = graph.Scope(nil, { training = training, joins = true, observe = {
+  scope = graph.Scope(nil, { training = options.loss ~= nil, joins = true, observe = {
     before = placer(trace, options.where, options.marks),
     after = function(node)
       updates(node, scope)
@@ -189,32 +185,59 @@ function M.trace(model, options)
       end
     end,
   } })
-  local _ <close> = torch.set_grad_enabled(training)
+  for name, t in pairs(model.constants) do
+    scope:set(name, t, true)
+  end
+  for name, t in pairs(found) do
+    scope:set(name, t, false)
+  end
+  return scope
+end
+
+-- The graph on the stand-ins. Anchors that follow from constants are no values of the
+-- program by themselves.
+local function run(trace, model, scope, anchors, ...)
+  for i, input in ipairs(model.inputs) do
+    local x = select(i, ...)
+    scope:set(input.id, #input.shape == 0 and x:reshape({}) or x, false)
+  end
+  model.graph:run(scope)
+  trace:origin({ block = "", ipu = 0, stage = 0, phase = 0 })
+  for _, id in ipairs(anchors) do
+    if scope:find(id) and scope:is_known(id) then
+      trace:name(scope:find(id):clone(), id)
+    end
+  end
+end
+
+local function loss_of(trace, scope, name)
+  local loss = scope:find(name)
+  errors.check(loss, "popart_exception", "Could not find the loss tensor '%s' in the graph", name)
+  errors.check(loss:numel() == 1, "popart_exception", "Loss tensor, \"%s\", must be a scalar "
+    .. "tensor, its shape is %s", name, tostring(loss.shape))
+  return trace:value(loss)
+end
+
+--- Traces the model.
+--- error: popart_exception for what cannot be compiled, or a loss that is none
+---@param model popart.Model
+---@param options {loss: string?, anchors: string[], groups: table<string, table>,
+---  where: table, marks: table}
+---@return table traced step, loss (a value), scope, types and names of its values
+function M.trace(model, options)
+  local trace = core.trace()
+  trace:tolerate()
+  trace:narrow()
+  local stand_ins, found = declare(trace, model, options)
+  local scope = scope_of(trace, model, options, found)
+  local _ <close> = torch.set_grad_enabled(options.loss ~= nil)
   trace:run(false, function(...)
-    for i, input in ipairs(model.inputs) do
-      local x = select(i, ...)
-      scope:set(input.id, #input.shape == 0 and x:reshape({}) or x, false)
-    end
-    for name, t in pairs(model.constants) do
-      scope:set(name, t, true)
-    end
-    for name, t in pairs(found) do
-      scope:set(name, t, false)
-    end
-    model.graph:run(scope)
+    run(trace, model, scope, options.anchors, ...)
   end, table.unpack(stand_ins))
   local refused = trace:refused()
   errors.check(refused == "", "popart_exception", "the model uses operators that cannot be "
     .. "compiled:\n%s", refused)
-  local out = { scope = scope }
-  if training then
-    local loss = scope:find(options.loss)
-    errors.check(loss, "popart_exception", "Could not find the loss tensor '%s' in the graph",
-      options.loss)
-    errors.check(loss:numel() == 1, "popart_exception", "Loss tensor, \"%s\", must be a scalar "
-      .. "tensor, its shape is %s", options.loss, tostring(loss.shape))
-    out.loss = trace:value(loss)
-  end
+  local out = { scope = scope, loss = options.loss and loss_of(trace, scope, options.loss) }
   out.types, out.names = scope:types()
   out.step = trace:step({})
   return out

@@ -118,6 +118,27 @@ describe("anchors", function()
     assert.is_nil(got[z])
   end)
 
+  it("of constants, and of what follows from them, give their values", function()
+    local b = popart.Builder()
+    local x = b:addInputTensor("FLOAT", { 2 })
+    local c = b.aiOnnx:constant(torch.tensor({ 1.0, 2 }))
+    local d = b.aiOnnx:add({ c, c })
+    local n = b:addInitializedInputTensor(torch.tensor({ 3, 4 }, { dtype = torch.int32 }))
+    local m = b.aiOnnx:identity({ n })
+    local k = b.aiOnnx:constant(torch.tensor({ 5, 6 }, { dtype = torch.int64 }))
+    local y = b.aiOnnx:mul({ x, d })
+    local s = helper.inference(b, popart.DataFlow(2, { c, d, n, m, k, y }))
+    local got = helper.run(s, { [x] = torch.ones(2, 2) })
+    same({ { 1.0, 2 }, { 1, 2 } }, got[c])
+    same({ { 2.0, 4 }, { 2, 4 } }, got[d])
+    same({ { 2.0, 4 }, { 2, 4 } }, got[y])
+    for _, id in ipairs({ n, m }) do
+      assert.equal(torch.int32, got[id].dtype)
+      same({ { 3, 4 }, { 3, 4 } }, got[id])
+    end
+    same({ { 5, 6 }, { 5, 6 } }, got[k])
+  end)
+
   it("A21: inference without any", function()
     local b = helper.identity({ 2 })
     helper.refuses("popart_exception", "User must specify an anchor tensor when doing inference.",
