@@ -74,9 +74,16 @@ local function check_counts(plan, s)
     or " to " .. s.most_inputs)
   errors.check(outputs <= s.most_outputs, "ValueError", "%s: it has %d outputs, %s has %d",
     plan.name, outputs, s.name, s.most_outputs)
-  for i, input in ipairs(s.inputs or {}) do
-    errors.check(input.optional or input.variadic or plan.inputs[i] ~= "", "ValueError",
-      "%s: its input '%s' is left out", plan.name, input.name)
+end
+
+-- What an operator needs is there, as `given` tells of each of the node's inputs.
+local function check_needed(plan, where, given)
+  local inputs = plan.operator.schema.inputs
+  for i = 1, #plan.inputs do
+    local row = inputs[i] or inputs[#inputs]
+    if not row.optional and not given(i) then
+      errors.raise("ValueError", "%sinput '%s' is left out", where, row.name)
+    end
   end
 end
 
@@ -95,6 +102,9 @@ local function plan_operator(plan, names, context)
   errors.check(ok, "ValueError", "%s: %s", plan.name, not ok and (attr.message or tostring(attr)))
   plan.attr = attr
   check_counts(plan, s)
+  check_needed(plan, plan.name .. ": ", function(i)
+    return plan.inputs[i] ~= ""
+  end)
 end
 
 -- What a function computes; calls without attributes share it.
@@ -275,6 +285,9 @@ function M.run_node(scope, plan)
       args[i] = Node.outlined(args[i])
     end
   end
+  check_needed(plan, "", function(i) -- a function may be called without an input
+    return args[i] ~= nil
+  end)
   local n = Node(plan, scope)
   n.inputs = args
   local known = follows(scope, plan)

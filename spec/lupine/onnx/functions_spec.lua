@@ -54,6 +54,16 @@ describe("a model's function", function()
       { "x" }, { "y" }, { proto.attribute("alpha", 1.0), proto.attribute("alpha", 2.0) }) }))
   end)
 
+  it("may be called without inputs that its nodes can do without", function()
+    local f = func("Cut", { "a", "low", "high" }, { "y" },
+      { node("Clip", { "a", "low", "high" }, { "y" }) })
+    local function run(...)
+      return onnx.load(model({ node("Cut", { ... }, { "y" }, {}, "mine") }, { f }))(x)
+    end
+    assert.same(x:tolist(), run("x"):tolist())
+    helper.refuses("ValueError", "node 0 %(Clip%): input 'input' is left out", run)
+  end)
+
   it("comes before an operator of its name", function()
     local f = func("Relu", { "a" }, { "y" }, { node("Add", { "a", "a" }, { "y" }) })
     f.domain = ""
