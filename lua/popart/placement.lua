@@ -160,9 +160,26 @@ local function check_variables(s, where)
   end
 end
 
+-- What a node reads was made before its stage.
+local function check_order(s, where)
+  local made = {}
+  for _, plan in ipairs(s.model.graph.nodes) do
+    local stage = (where.at[plan.node] or {}).stage
+    for _, id in ipairs(stage and plan.inputs or {}) do
+      errors.check((made[id] or stage) <= stage, "popart_exception", "Tensor %s is consumed in an "
+        .. "earlier pipeline stage than it is produced: %s in stage %d, made in %s", id,
+        name_of(plan.node), stage, tostring(made[id]))
+    end
+    for _, id in ipairs(plan.outputs) do
+      made[id] = stage
+    end
+  end
+end
+
 local function pipelined(s, where)
   local n = number_of_stages(stages(s, where))
   check_variables(s, where)
+  check_order(s, where)
   option_rules.check_depth(s.options, s.batches, s.training and 2 * n - 1 or n)
   -- updates of each batch alone leave no batches to overlap
   where.idle = s.training and s.accumulation == 1

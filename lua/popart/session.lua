@@ -243,7 +243,7 @@ function Session:resetHostWeights(...)
   local states = s.session and settings.states_of(s) or {}
   for name in pairs(model) do
     errors.check(v[2] or s.model.variables[name] or s.model.constants[name]
-      or settings.is_state(name), "popart_runtime_error",
+      or s.training and settings.is_state(name), "popart_runtime_error",
       "resetWeights, no tensor '%s' in tensors", name)
   end
   for name, t in pairs(model) do

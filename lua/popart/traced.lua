@@ -60,19 +60,34 @@ function M.initializers(given)
   return out
 end
 
+local function is_size(size)
+  return math.type(size) == "integer" and size >= 0
+end
+
+-- What is said of an input whose shape has sizes that are not known.
+local function unknown_size(id, shape)
+  local sizes, first = {}, nil
+  for i, size in ipairs(shape) do
+    sizes[i] = tostring(size or "?")
+    first = first or not is_size(size) and sizes[i] or nil
+  end
+  return ("Input tensor '%s' must be specified in InputShapeInfo, as it has shape [%s], which uses "
+    .. "an unknown value '%s'."):format(id, table.concat(sizes, ", "), first)
+end
+
 -- The type of an input, from the model or else from what the user has said.
 local function input_type(info, id, shapes)
   local dtype, shape = proto.type_of(info)
   local whole = dtype ~= nil and shape ~= nil
   for _, size in ipairs(shape or {}) do
-    whole = whole and math.type(size) == "integer"
+    whole = whole and is_size(size)
   end
   if whole then
     return dtype, shape
   end
-  errors.check(shapes and shapes:has(id), "popart_exception",
-    "Could not find tensor %s in InputShapeInfo, but it is an input of the model whose type or "
-    .. "shape the model does not say", id)
+  errors.check(shapes and shapes:has(id), "popart_exception", "%s",
+    dtype and shape and unknown_size(id, shape) or ("Could not find tensor %s in InputShapeInfo, "
+    .. "but it is an input of the model whose type or shape the model does not say"):format(id))
   local given = shapes:get(id)
   return given:dataType(), given:shape()
 end

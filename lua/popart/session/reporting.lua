@@ -6,9 +6,12 @@ local core = require("lupine.core")
 local device_info = require("popart.device_info")
 local enums = require("popart.enums")
 local errors = require("popart.errors")
+local node_attributes = require("popart.node_attributes")
 local proto = require("lupine.onnx.proto")
 local settings = require("popart.session_settings")
 local tables = require("lupine.base.tables")
+
+local NAMES = node_attributes.NAMES
 
 local M = { methods = {} }
 local methods = M.methods
@@ -119,13 +122,21 @@ local function tensors_of(s, names)
   return list
 end
 
-local function attributes_of(node)
+-- Annotations of where a node is, which it need not have itself.
+local PLACES = { ipu = NAMES.virtualGraph, stage = NAMES.pipelineStage,
+  phase = NAMES.executionPhase }
+
+local function attributes_of(s, node)
   local out = {}
   for _, a in ipairs(node.attribute or {}) do
     local value, field = proto.value(a, nil)
     if field ~= "g" and field ~= "t" then
       out[a.name] = type(value) == "table" and table.concat(value, ", ") or tostring(value)
     end
+  end
+  for field, name in pairs(PLACES) do
+    local place = (s.where.at[node] or {})[field]
+    out[name] = place and ("%d"):format(place)
   end
   return out
 end
@@ -135,7 +146,7 @@ local function operator(s, plan)
   return { name = node.name or "", type = plan.op, version = plan.version,
     domain = proto.domain(node.domain) == "" and "ai.onnx" or proto.domain(node.domain),
     inputs = tensors_of(s, plan.inputs), outputs = tensors_of(s, plan.outputs),
-    attributes = attributes_of(node) }
+    attributes = attributes_of(s, node) }
 end
 
 -- The operators of a graph, and those of the graphs inside under names of their own.

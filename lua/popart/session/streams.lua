@@ -13,9 +13,17 @@ local M = { methods = {} }
 local methods = M.methods
 
 --- Buffers that SessionOptions.updatableNamedBuffers names go to the device.
---- error: popart_runtime_error before prepareDevice
+--- errors: popart_runtime_error before prepareDevice; popart_exception for a name that no
+--- initializer has, or if none is named
 function methods:buffersFromHost()
   local s = loading.prepared(self, "buffersFromHost")
+  local list = s.options.updatableNamedBuffers
+  errors.check(#list > 0, "popart_exception", "buffersFromHost: "
+    .. "SessionOptions.updatableNamedBuffers names no buffer")
+  for _, name in ipairs(list) do
+    errors.check(s.model.variables[name], "popart_exception", "buffersFromHost: no buffer '%s' "
+      .. "(SessionOptions.updatableNamedBuffers)%s", name, check.nearest(name, s.model.order))
+  end
   errors.guard("popart_runtime_error", function()
     loading.load(s)
     local names = tables.set(s.options.updatableNamedBuffers)

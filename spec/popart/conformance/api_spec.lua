@@ -57,7 +57,8 @@ describe("streams of a session", function()
 
   it("B8: are functions, called in order for each micro-batch", function()
     local s, x, y, o = adds(2)
-    local calls, data = {}, { [x] = { { 1.0, 2 }, { 3.0, 4 } }, [y] = { { 10.0, 20 }, { 30.0, 40 } } }
+    local calls = {}
+    local data = { [x] = { { 1.0, 2 }, { 3.0, 4 } }, [y] = { { 10.0, 20 }, { 30.0, 40 } } }
     local at, results = { [x] = 0, [y] = 0 }, {}
     s:run(popart.PyStepIOCallback(function(id)
       at[id] = at[id] + 1
@@ -268,8 +269,8 @@ describe("a custom operator", function()
   it("that no library has is refused", function()
     local b = popart.Builder()
     local x = b:addInputTensor("FLOAT", { 4 })
-    helper.refuses("popart_exception", "no library has an operator Nothing of version 1", b.customOp,
-      b, "Nothing", 1, "com.acme", { x }, {})
+    helper.refuses("popart_exception", "no library has an operator Nothing of version 1",
+      b.customOp, b, "Nothing", 1, "com.acme", { x }, {})
   end)
 end)
 
@@ -340,7 +341,8 @@ describe("wrong use", function()
 
   it("of data that are no numbers gives no numbers, and trains on after a reset", function()
     local s, ids, b = trainer()
-    assert.is_true(helper.run(s, { [ids.x] = torch.full({ 3, 4 }, 0 / 0) })[ids.loss]:isnan():item())
+    local nan = torch.full({ 3, 4 }, 0 / 0)
+    assert.is_true(helper.run(s, { [ids.x] = nan })[ids.loss]:isnan():item())
     s:resetHostWeights(b:getModelProto())
     s:weightsFromHost()
     assert.is_false(helper.run(s, { [ids.x] = torch.ones(3, 4) })[ids.loss]:isnan():item())
