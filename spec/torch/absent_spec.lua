@@ -51,6 +51,9 @@ describe("names that are not there", function()
     elseif title == "PoplarExecutor" then
       return poptorch.inferenceModel(nn.ReLU())
     end
+    if title == "popart" then
+      return require("popart")
+    end
     local t = torch
     for part in title:gmatch("%.([^.]+)") do
       t = t[part]
