@@ -36,6 +36,7 @@ local tensor_info = require("popart.tensor_info")
 local torch = require("torch")
 local traced = require("popart.traced")
 local transfers = require("popart.transfers")
+local weights = require("popart.session.weights")
 
 -- ---- making one ------------------------------------------------------------------------
 
@@ -161,113 +162,7 @@ end
 
 local prepared = loading.prepared
 
--- ---- weights -----------------------------------------------------------------------------
-
---- Weights and the optimizer's state go to the device.
---- source: 004 popart.Session.weightsFromHost
-function Session:weightsFromHost()
-  local s = prepared(self, "weightsFromHost")
-  errors.guard("popart_runtime_error", function()
-    loading.load(s)
-    s.session:overwrite()
-    if s.training then
-      s.session:upload_states()
-    end
-  end)
-  s.has_weights = true
-end
-
---- Weights come back from the device, to be read by readWeights.
-function Session:weightsToHost()
-  local s = prepared(self, "weightsToHost")
-  errors.guard("popart_runtime_error", s.session.download, s.session)
-end
-
--- fn(name, t) for each weight of an argument of readWeights or writeWeights.
-local function each_weight(s, what, io, fn)
-  check.instance(io, what .. ": weightsIo", stepio.PyWeightsIO, { shown = "popart.PyWeightsIO" })
-  for _, name in ipairs(s.model.order) do
-    if io:contains(name) then
-      fn(name, s.model.variables[name])
-    end
-  end
-end
-
---- What weightsToHost brought -> the arrays of those that the argument has.
----@param weightsIo popart.PyWeightsIO
-function Session:readWeights(weightsIo)
-  local s = prepared(self, "readWeights")
-  errors.guard("popart_runtime_error", each_weight, s, "readWeights", weightsIo, function(name)
-    settings.set_host(weightsIo:weight(name), settings.host_value(s, name))
-  end)
-end
-
-local function check_variable(s, what)
-  errors.check(s.training or not s.options.constantWeights, "popart_exception", "Cannot call %s "
-    .. "when constantWeights is set. Set `constantWeights` to False in the `SessionOptions` "
-    .. "object passed to the session", what)
-end
-
---- The arrays that the argument has -> weights of the host; weightsFromHost brings them
---- to the device.
----@param weightsIo popart.PyWeightsIO
-function Session:writeWeights(weightsIo)
-  local s = prepared(self, "writeWeights")
-  check_variable(s, "writeWeights")
-  errors.guard("popart_runtime_error", each_weight, s, "writeWeights", weightsIo, function(name, t)
-    settings.set_host(t, weightsIo:weight(name))
-  end)
-end
-
-local function check_same(name, old, new)
-  errors.check(new.dtype == old.dtype and tostring(new.shape) == tostring(old.shape),
-    "popart_runtime_error", "Trying to reset weights using non matching tensor info for tensor %s. "
-    .. "Previous %s %s, new %s %s.", name, tostring(old.dtype), tostring(old.shape),
-    tostring(new.dtype), tostring(new.shape))
-end
-
---- The weights of a model, and the optimizer's states that it has, take the place of the
---- host's; weightsFromHost must follow.
---- error: popart_runtime_error for weights that do not fit
---- source: 004 popart.Session.resetHostWeights
----@param ... any model (path or bytes), ignoreWeightsInModelWithoutCorrespondingHostWeight
-function Session:resetHostWeights(...)
-  local s = rawget(self, "_s")
-  local v = check.arguments("resetHostWeights", { "modelProtoOrFilename",
-    "ignoreWeightsInModelWithoutCorrespondingHostWeight" }, nil, ...)
-  check_variable(s, "resetHostWeights")
-  errors.check(type(v[1]) == "string" or type(v[1]) == "table", "TypeError", "resetHostWeights: "
-    .. "modelProtoOrFilename: expected a file's path or the bytes of a ModelProto, got %s",
-    check.describe(v[1]))
-  local model = errors.guard("popart_exception", traced.initializers, v[1])
-  local states = s.session and settings.states_of(s) or {}
-  for name in pairs(model) do
-    errors.check(v[2] or s.model.variables[name] or s.model.constants[name]
-      or s.training and settings.is_state(name), "popart_runtime_error",
-      "resetWeights, no tensor '%s' in tensors", name)
-  end
-  for name, t in pairs(model) do
-    local old = s.model.variables[name] or states[name]
-    if old then
-      check_same(name, old, t)
-      settings.set_host(old, t)
-    end
-  end
-  s.has_weights = false
-end
-
---- Writes the model with the weights as they are, and the optimizer's state.
---- errors: OSError; popart_runtime_error before prepareDevice
---- source: 004 popart.Session.modelToHost
----@param filename string
-function Session:modelToHost(filename)
-  local s = prepared(self, "weightsToHost")
-  check.string(filename, "modelToHost: filename")
-  errors.guard("popart_runtime_error", function()
-    s.session:settle()
-    settings.write_model(s, filename)
-  end)
-end
+-- ---- the optimizer ---------------------------------------------------------------------
 
 --- The optimizer's present values, or another optimizer's, go to the device.
 --- error: optimizer_replacement_error for one that the program was not compiled for
@@ -357,7 +252,7 @@ function Session:run(...)
   s.has_run = true
 end
 
-for _, part in ipairs({ executables, loading, randomness, reporting, streams }) do
+for _, part in ipairs({ executables, loading, randomness, reporting, streams, weights }) do
   for name, method in pairs(part.methods) do
     Session[name] = method
   end
