@@ -6,7 +6,6 @@ local F = require("torch.nn.functional")
 local onnx = require("lupine.onnx")
 local popart = require("popart")
 local poptorch = require("poptorch")
-local tensors = require("lupine.onnx.tensors")
 local torch = require("torch")
 
 local Net = nn.Module:extend("Net")
@@ -33,12 +32,8 @@ local function data()
 end
 
 local function export(net, sample, states)
-  local model = onnx.export(net, sample, nil, { training = true, input_names = { "x", "y" },
-    output_names = { "out", "loss" } })
-  for name, t in pairs(states or {}) do
-    table.insert(model.graph.initializer, tensors.write(name, t))
-  end
-  return model
+  return onnx.export(net, sample, nil, { training = true, input_names = { "x", "y" },
+    output_names = { "out", "loss" }, initializers = states })
 end
 
 local function on_popart(model, optimizer, batches)

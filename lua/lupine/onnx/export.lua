@@ -335,6 +335,11 @@ local function model_of(traced, options)
       initializers[#initializers + 1] = tensors.write(name, traced.state[name])
     end
   end
+  for _, name in ipairs(tables.keys(options.initializers)) do
+    if not read[name] then
+      initializers[#initializers + 1] = tensors.write(name, options.initializers[name])
+    end
+  end
   return { ir_version = proto.IR_VERSION, producer_name = "lupine",
     opset_import = { { domain = "", version = options.opset_version } },
     graph = { name = "main", node = nodes, initializer = initializers, input = inputs,
@@ -344,7 +349,7 @@ end
 -- ---- arguments ---------------------------------------------------------------------
 
 local OPTIONS = { "input_names", "output_names", "opset_version", "training", "dynamic_axes",
-  "external", "threshold" }
+  "initializers", "external", "threshold" }
 
 local function check_names(options, key)
   local list, seen = options[key] or {}, {}
@@ -377,7 +382,15 @@ local function check_options(options)
   errors.check(options.dynamic_axes == nil or next(options.dynamic_axes) == nil,
     "NotImplementedError", "onnx.export: dynamic_axes: the trace is of one shape; export again for "
     .. "another")
-  return { opset_version = version, training = training or false,
+  local initializers = options.initializers or {}
+  errors.check(type(initializers) == "table" and not getmetatable(initializers), "TypeError",
+    "onnx.export: initializers: expected a table of tensors by name, got %s",
+    check.describe(initializers))
+  for name, t in pairs(initializers) do
+    errors.check(type(name) == "string" and core.is_tensor(t), "TypeError", "onnx.export: "
+      .. "initializers['%s']: expected a tensor, got %s", tostring(name), check.describe(t))
+  end
+  return { opset_version = version, training = training or false, initializers = initializers,
     input_names = check_names(options, "input_names"),
     output_names = check_names(options, "output_names") }
 end
@@ -400,8 +413,11 @@ end
 ---@param args any[] arguments of the call; their tensors are inputs of the model
 ---@param path? string of a file that is written, too
 ---@param options? {input_names: string[], output_names: string[], opset_version: integer,
----  training: boolean, dynamic_axes: table, external: string, threshold: integer}
----  opset_version: 13 to 17 (17); dynamic_axes: refused; external, threshold: of onnx.write
+---  training: boolean, dynamic_axes: table, initializers: table<string, torch.Tensor>,
+---  external: string, threshold: integer}
+---  opset_version: 13 to 17 (17); dynamic_axes: refused; initializers: more of them that no
+---  node reads, such as an optimizer's state for popart (optimizer:state_dict().ipu_state);
+---  external, threshold: of onnx.write
 ---@return table ModelProto
 local function export(fn, args, path, options)
   local target = target_of(fn)

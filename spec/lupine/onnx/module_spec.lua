@@ -113,6 +113,16 @@ describe("the module of a model", function()
     helper.refuses("ValueError", "node 0 %(Add%): ", m, x)
   end)
 
+  it("meets a device's narrowed inputs with constants of 64 bits", function()
+    local n = onnx.load(model({ node("Add", { "i", "k" }, { "y" }) }, { { "k",
+      torch.tensor({ 1, 2 }) } }, { input = { proto.info("i", torch.int64, { 2 }) } }))
+    local poptorch = require("poptorch")
+    poptorch.setLogLevel("ERR")
+    local wrapped = poptorch.inferenceModel(n)
+    assert.same({ 4, 6 }, wrapped(torch.tensor({ 3, 4 })):tolist())
+    wrapped:destroy()
+  end)
+
   it("names all operators that are not there", function()
     local e = helper.refuses("NotImplementedError", "not supported", onnx.load,
       model({ node("One", { "x" }, { "a" }), node("Two", { "a" }, { "y" }) }))
