@@ -9,10 +9,8 @@ local engine_options = require("lupine.engine_options")
 local enums = require("popart.enums")
 local option_rules = require("popart.option_rules")
 local options = require("popart.options")
-local proto = require("lupine.onnx.proto")
 local tables = require("lupine.base.tables")
 local tensor_info = require("popart.tensor_info")
-local tensors = require("lupine.onnx.tensors")
 local torch = require("torch")
 local variable_settings = require("popart.variable_settings")
 
@@ -317,7 +315,7 @@ function M.info(s, id)
   return nil
 end
 
--- ---- writing a model ----------------------------------------------------------------------------
+-- ---- the optimizer's states ---------------------------------------------------------------
 
 --- The states of the optimizer as the host has them, by PopART's names.
 ---@param s table
@@ -331,32 +329,6 @@ function M.states_of(s)
     out[("%s___%s"):format(state.name, state.rule.param)] = state.tensor
   end
   return out
-end
-
---- The model's file with the weights and states that the host has now.
----@param s table
----@param filename string
-function M.write_model(s, filename)
-  local old, model, graph = s.model.proto, {}, {}
-  for key, value in pairs(old) do
-    model[key] = value
-  end
-  for key, value in pairs(old.graph) do
-    graph[key] = value
-  end
-  model.graph, graph.initializer = graph, {}
-  local states = M.states_of(s)
-  for _, t in ipairs(old.graph.initializer) do
-    local now = s.model.variables[t.name] or states[t.name]
-    states[t.name] = nil
-    table.insert(graph.initializer, now and tensors.write(t.name, now) or t)
-  end
-  graph.input = { table.unpack(old.graph.input) }
-  for _, name in ipairs(tables.keys(states)) do
-    table.insert(graph.initializer, tensors.write(name, states[name]))
-    table.insert(graph.input, proto.info(name, states[name].dtype, states[name].shape))
-  end
-  proto.write(model, filename)
 end
 
 -- ---- the report ---------------------------------------------------------------------------------

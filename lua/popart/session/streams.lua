@@ -5,8 +5,8 @@
 --- Source: PopART Python API, Session.
 local check = require("lupine.base.check")
 local errors = require("popart.errors")
-local exists = require("lupine.base.exists")
 local loading = require("popart.session.loading")
+local model_file = require("popart.session.model_file")
 local tables = require("lupine.base.tables")
 
 local M = { methods = {} }
@@ -32,44 +32,17 @@ function methods:buffersFromHost()
   end)
 end
 
-local EXTERNAL = 1
-
--- A tensor's entry that says in which file it is; nil: in the model.
-local function location_of(t)
-  for _, entry in ipairs(t.data_location == EXTERNAL and t.external_data or {}) do
-    if entry.key == "location" then
-      return entry
-    end
-  end
-  return nil
-end
-
---- The initializers that are in one file are in another from now on, which modelToHost
---- then names.
+--- The initializers whose data is in one file have it in another one, a copy, from now on:
+--- modelToHost then names that.
 --- error: popart_runtime_error for a file that is there, or that is not, or that no
 --- initializer is in
 --- source: PopART Python API, Session.updateExternallySavedTensorLocations
 ---@param fromLocation string
 ---@param toLocation string
 function methods:updateExternallySavedTensorLocations(fromLocation, toLocation)
-  local s, where = rawget(self, "_s"), "updateExternallySavedTensorLocations: "
-  check.string(fromLocation, where .. "fromLocation")
-  check.string(toLocation, where .. "toLocation")
-  local text = ("Updating externally saved tensor location from file '%s' to file '%s', but file ")
-    :format(fromLocation, toLocation)
-  errors.check(not exists(toLocation), "popart_runtime_error", "%s'%s' already exists", text,
-    toLocation)
-  errors.check(exists(fromLocation), "popart_runtime_error", "%s'%s' does not exist", text,
-    fromLocation)
-  local found = false
-  for _, t in ipairs(s.model.proto.graph.initializer) do
-    local entry = location_of(t)
-    if entry and entry.value == fromLocation then
-      entry.value, found = toLocation, true
-    end
-  end
-  errors.check(found, "popart_runtime_error", "No ONNX model initializers have external location "
-    .. "set to '%s'", fromLocation)
+  local where = "updateExternallySavedTensorLocations: "
+  model_file.move(rawget(self, "_s"), check.string(fromLocation, where .. "fromLocation"),
+    check.string(toLocation, where .. "toLocation"))
 end
 
 --- The weights of replica 0 go to all others: they have the same already, unless a variable

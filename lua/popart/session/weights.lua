@@ -8,6 +8,7 @@
 local check = require("lupine.base.check")
 local errors = require("popart.errors")
 local loading = require("popart.session.loading")
+local model_file = require("popart.session.model_file")
 local settings = require("popart.session_settings")
 local stepio = require("popart.stepio")
 local traced = require("popart.traced")
@@ -162,7 +163,7 @@ function methods:modelToHost(filename)
   check.string(filename, "modelToHost: filename")
   errors.guard("popart_runtime_error", function()
     take_own(s)
-    settings.write_model(s, filename)
+    model_file.write(s, filename)
   end)
 end
 
