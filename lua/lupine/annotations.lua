@@ -359,12 +359,43 @@ local function core_file()
   return table.concat(out, "\n\n")
 end
 
+-- A method of a Builder's opset, of the parameters that are noted.
+local function opset_method(class, name, f)
+  local params, lines = {}, {}
+  for param in signatures.noted(f).text:match("%((.*)%)"):gmatch("[%w_]+") do
+    params[#params + 1] = param
+    lines[#lines + 1] = ("---@param %s any"):format(param .. (param ~= "args" and "?" or ""))
+  end
+  lines[#lines + 1] = "---@return any ids one output's, or a list"
+  lines[#lines + 1] = ("function %s:%s(%s) end"):format(class, name, table.concat(params, ", "))
+  return table.concat(lines, "\n")
+end
+
+-- The methods of a Builder's opsets, of the default version.
+local function builder_file()
+  local builder = require("popart").Builder()
+  local out = { HEAD:format("popart.builder", core.version), "---@class popart.Builder\n"
+    .. "---@field aiOnnx popart.AiOnnx\n---@field aiGraphcore popart.AiGraphcore\n"
+    .. "local Builder = {}" }
+  for _, class in ipairs({ "AiOnnx", "AiGraphcore" }) do
+    local opset = builder[(class:gsub("^A", "a"))]
+    local methods = getmetatable(opset).__members(opset)[1]
+    out[#out + 1] = ("---@class popart.%s\nlocal %s = {}"):format(class, class)
+    for _, name in ipairs(tables.keys(methods)) do
+      out[#out + 1] = opset_method(class, name, methods[name])
+    end
+  end
+  out[#out + 1] = "return Builder\n"
+  return table.concat(out, "\n\n")
+end
+
 --- The files' text by name: "torch.lua", "torch/nn/functional.lua",
---- "lupine_core.lua", "lupine_report.lua".
+--- "lupine_core.lua", "lupine_report.lua", "popart_builder.lua".
 ---@return table<string, string>
 function M.files()
   return { ["torch.lua"] = torch_file(), ["torch/nn/functional.lua"] = functional_file(),
-    ["lupine_core.lua"] = core_file(), ["lupine_report.lua"] = report_file() }
+    ["lupine_core.lua"] = core_file(), ["lupine_report.lua"] = report_file(),
+    ["popart_builder.lua"] = builder_file() }
 end
 
 --- Writes the files into a folder, whose sub-folders must exist.

@@ -243,7 +243,8 @@ local DESCRIBE = { option, operator, class_of, noted, enumeration, module }
 -- Where a name is looked for that the script has not, in order.
 local PLACES = { "torch", "torch.nn", "torch.nn.functional", "torch.optim",
   "torch.optim.lr_scheduler", "torch.utils.data", "torch.nn.init", "torch.nn.utils",
-  "torch.distributions", "torch.linalg", "torch.special", "torch.autograd", "poptorch", "lupine" }
+  "torch.distributions", "torch.linalg", "torch.special", "torch.autograd", "poptorch", "popart",
+  "lupine", "lupine.onnx" }
 -- What scripts call some of them.
 local SHORT = { F = "torch.nn.functional", data = "torch.utils.data", D = "torch.distributions" }
 

@@ -141,6 +141,13 @@ local function domain_of(name)
   return nil, nil
 end
 
+--- For completion, which chooses no version.
+function Builder.__members(self)
+  local versions = rawget(self, "_versions")
+  return { { aiOnnx = opsets.new(self, "", versions[""] or opsets.DEFAULT),
+    aiGraphcore = opsets.new(self, "ai.graphcore", 1) } }
+end
+
 function Builder.__index(self, name)
   local own = Builder[name]
   if own ~= nil or type(name) ~= "string" or name:find("^_") then

@@ -5,6 +5,7 @@
 local check = require("lupine.base.check")
 local errors = require("popart.errors")
 local proto = require("lupine.onnx.proto")
+local signatures = require("lupine.base.signatures")
 
 local NAMES = { "args", "dilations", "inDilations", "pads", "outPads", "strides",
   "availableMemoryProportions", "partialsTypes", "planType", "perConvReservedTiles",
@@ -72,7 +73,7 @@ end
 ---  strides (a list for each), availableMemoryProportions, partialsTypes, planType,
 ---  perConvReservedTiles, cycleBackOff, enableConvDithering, debugContext
 ---@return string[]
-return function(opset, ...)
+local function multiconv(opset, ...)
   local lists = { args = "list" }
   for name in pairs(NESTED) do
     lists[name] = "list"
@@ -88,3 +89,6 @@ return function(opset, ...)
   return opset._builder:_add("ai.graphcore", opset.version, "MultiConv", inputs,
     attributes(values, #args), #args, values[#NAMES] or "")
 end
+signatures.note(multiconv, ("multiconv(%s)"):format(table.concat(NAMES, ", ")), 1)
+
+return multiconv

@@ -18,6 +18,7 @@ local errors = require("popart.errors")
 local multi_conv = require("popart.multi_conv")
 local operators = require("lupine.onnx.operators")
 local proto = require("lupine.onnx.proto")
+local signatures = require("lupine.base.signatures")
 local tensor_info = require("popart.tensor_info")
 local tensors = require("lupine.onnx.tensors")
 
@@ -182,7 +183,7 @@ local function method(domain, version, op, where)
   end
   local s = row.schema
   local p = parameters(domain, row, where)
-  return function(opset, ...)
+  local function add(opset, ...)
     local values = check.arguments(where, p.names, p.tables,
       table.unpack(overloaded(op, table.pack(...)), 1, select("#", ...)))
     local inputs = #s.inputs > 0 and values[1] or {}
@@ -203,6 +204,8 @@ local function method(domain, version, op, where)
       values[#p.names] or "")
     return (s.most_outputs == 1 or row.internal) and ids[1] or ids
   end
+  signatures.note(add, ("%s(%s)"):format(where, table.concat(p.names, ", ")), 1)
+  return add
 end
 
 ---@class popart.Opset
@@ -221,6 +224,16 @@ local function found(domain, version, name)
       or false
   end
   return made[key][name]
+end
+
+--- For completion.
+function Opset.__members(self)
+  local domain, all = rawget(self, "_domain"), {}
+  operator_named(domain, "")
+  for name in pairs(methods[domain]) do
+    all[name] = found(domain, rawget(self, "version"), name) or nil
+  end
+  return { all }
 end
 
 function Opset.__index(self, name)

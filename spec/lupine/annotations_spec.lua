@@ -83,6 +83,14 @@ describe("the annotations", function()
     end
   end)
 
+  it("have the methods of a popart Builder's opsets", function()
+    local text = files["popart_builder.lua"]
+    assert.truthy(text:find("---@param args any\n---@param reduction? any\n", 1, true))
+    assert.truthy(text:find("function AiGraphcore:nllloss(args, reduction, ignoreIndex, "
+      .. "inputIsLogProbability, debugContext) end", 1, true))
+    assert.truthy(text:find("\nfunction AiOnnx:conv(args, ", 1, true))
+  end)
+
   it("use documented tags, whose brackets close", function()
     local known = { meta = true, class = true, field = true, operator = true, param = true,
       ["return"] = true, overload = true, type = true }

@@ -55,4 +55,17 @@ describe("a Builder's opset", function()
       return g:groupedscatterreduce(ids, 2, -1, popart.ScatterReduction.Sum, 1)
     end, data:reshape(1, 3), index:reshape(1, 3)):tolist())
   end)
+
+  it("is completed and explained, which chooses no version", function()
+    local complete, describe = require("lupine.complete").complete, require("lupine.describe")
+    local globals = { b = popart.Builder() }
+    local _, list = complete("b.aiOnnx:conv", globals, function()
+      return {}
+    end)
+    assert.equal("conv           convinteger    convtranspose", list)
+    assert.equal("ss(", (complete("b.aiGraphcore:nlllo", globals):gsub("%(?$", "(")))
+    assert.matches("^nllloss%(args, reduction, ignoreIndex, inputIsLogProbability, debugContext%)",
+      describe("b.aiGraphcore.nllloss", globals))
+    assert.is_nil(next(rawget(globals.b, "_versions")))
+  end)
 end)

@@ -26,7 +26,7 @@ local lua_layers = {
   { "popart" },
   { "poptorch" },
   { "popdist" },
-  { "lupine.repl", "lupine.describe" },
+  { "lupine.repl", "lupine.describe", "lupine.annotations" },
 }
 local lua_headers = { ["lua.h"] = true, ["lauxlib.h"] = true, ["lualib.h"] = true,
   ["luaconf.h"] = true }
