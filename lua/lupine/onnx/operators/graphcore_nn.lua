@@ -224,7 +224,7 @@ local function layers(op)
   op("GroupNormalization(X, scale, B; num_groups: int!, epsilon: float = 1e-5) -> (Y, mean, "
     .. "invStdDev)", 1, group_norm)
   op("NormalizeImage(image, offsets, scales; scale: float = 1.0) -> (output)", 1, normalize_image)
-  op("MultiConv(inputs...; dilations: ints, inDilations: ints, pads: ints, outPads: ints, "
+  op("MultiConv(inputs...?; dilations: ints, inDilations: ints, pads: ints, outPads: ints, "
     .. "strides: ints, " .. PLAN .. ", numConvs: int!) -> (outputs...)", 1, multi_conv)
   op("LSTM(X, Weights, Bias?, InitiState?; outputFullSequence: int = 1) -> (Output, CellState)",
     1, lstm)
