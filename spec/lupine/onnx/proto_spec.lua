@@ -60,6 +60,16 @@ describe("a message", function()
     refuses("ValueError", "nested deeper than 100", core.onnx_encode, ring, "GraphProto")
   end)
 
+  it("is refused with a list whose size in bytes no number has", function()
+    local far = {} -- with holes, so that its length is found at 2^61
+    for b = 0, 61 do
+      far[1 << b], far[(1 << b) + 1] = 0.5, b < 61 and 0.5 or nil
+    end
+    assert.equal(1 << 61, #far)
+    refuses("ValueError", "double_data: 2305843009213693952 elements", core.onnx_encode,
+      { double_data = far }, "TensorProto")
+  end)
+
   it("is read by nobody where it is broken", function()
     refuses("ValueError", "m is no ONNX model: ModelProto, byte", proto.decode, "\x3a\x7f", "m")
     refuses("ValueError", "it has no graph", proto.decode, "")

@@ -6,7 +6,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "src/base/mem.h"
+#include "src/base/checked.h"
 #include "src/bind/box.h"
 #include "src/bind/module.h"
 #include "src/io/proto.h"
@@ -225,8 +225,11 @@ static void set_list(lua_State *L, const Class *d, const Field *f, void *base,
 {
     if (!lua_istable(L, -1))
         other_type(L, d, f, "a list");
-    size_t n = lua_rawlen(L, -1), each = size_of(f);
-    char *list = room(L, n * each);
+    size_t n = lua_rawlen(L, -1), each = size_of(f), bytes = 0;
+    if (!lp_mul_size(n, each, &bytes)) /* a border far out, in a table's hash */
+        lp_raise(L, LP_E_VALUE, "%s: %s: %zu elements are too many",
+                 d->short_name, f->name, n);
+    char *list = room(L, bytes);
     *(size_t *)(void *)((char *)base + f->quantifier_offset) = n;
     *(char **)(void *)((char *)base + f->offset) = list;
     for (size_t i = 0; i < n; i++) {
