@@ -142,6 +142,8 @@ static int decode(lua_State *L)
     lp_must(L, lp_proto_read(d, bytes, n, &m, &e), &e);
     box->p = m;
     push_message(L, m);
+    lp_proto_free(m); /* as large as the model: not left to the collector */
+    box->p = NULL;
     return 1;
 }
 
