@@ -26,6 +26,7 @@ local proto = require("lupine.onnx.proto")
 local tensor_info = require("popart.tensor_info")
 local tensors = require("lupine.onnx.tensors")
 local torch = require("torch")
+local traced = require("popart.traced")
 
 ---@class popart.Builder
 ---@field aiOnnx popart.Opset operators of ONNX, of the version that is used first (10)
@@ -42,13 +43,6 @@ local function empty_model()
 end
 
 -- ---- reading a model -----------------------------------------------------------------
-
-local function of_model(given)
-  if type(given) == "table" then
-    return given
-  end
-  return proto.is_path(given) and proto.read(given) or proto.decode(given)
-end
 
 -- A tensor of that shape alone.
 local function shape_of(dtype, shape)
@@ -97,8 +91,9 @@ function Builder:init(...)
     joins = true })
   self._model = empty_model()
   if given ~= nil then
+    traced.given("Builder: modelProtoOrFilename", given)
     errors.guard("popart_exception", function()
-      self._model = of_model(given)
+      self._model, self._folder = traced.read(given)
       adopt(self, self._model)
     end)
   end

@@ -1,6 +1,7 @@
 --- The program of a session's model: its graph runs once on stand-ins for inputs and
 --- variables, each node in the place that its attributes say.
 local annotations = require("popart.annotations")
+local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("popart.errors")
@@ -25,6 +26,18 @@ local M = {}
 ---@field constants table<string, torch.Tensor> the others
 local Model = class.new("Model")
 M.Model = Model
+
+--- An argument that must be a model.
+--- error: TypeError
+---@param where string the argument, in messages
+---@param value any
+---@return string|table
+function M.given(where, value)
+  local message = type(value) == "table" and not getmetatable(value) and value.graph ~= nil
+  errors.check(message or type(value) == "string", "TypeError", "%s: expected a file's path or the "
+    .. "bytes of a ModelProto, got %s", where, check.describe(value))
+  return value
+end
 
 --- A model, and the folder of its file.
 --- error: popart_exception for what is no model

@@ -134,10 +134,8 @@ function methods:resetHostWeights(...)
   local v = check.arguments("resetHostWeights", { "modelProtoOrFilename",
     "ignoreWeightsInModelWithoutCorrespondingHostWeight" }, nil, ...)
   check_variable(s, "resetHostWeights")
-  errors.check(type(v[1]) == "string" or type(v[1]) == "table", "TypeError", "resetHostWeights: "
-    .. "modelProtoOrFilename: expected a file's path or the bytes of a ModelProto, got %s",
-    check.describe(v[1]))
-  local model = errors.guard("popart_exception", traced.initializers, v[1])
+  local given = traced.given("resetHostWeights: modelProtoOrFilename", v[1])
+  local model = errors.guard("popart_exception", traced.initializers, given)
   local states = s.session and settings.states_of(s) or {}
   for name in pairs(model) do
     errors.check(v[2] or s.model.variables[name] or s.model.constants[name]

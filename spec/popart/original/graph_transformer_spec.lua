@@ -246,5 +246,11 @@ describe("external_tensorproto_data_test", function()
     b:saveInitializersExternally({ x, y }, folder .. "/tensors.onnx")
     b:saveModelProto(folder .. "/model.onnx")
     assert.same({ -7, 6, 10 }, run(folder .. "/model.onnx", {}, o):tolist())
+    local again = popart.Builder(folder .. "/model.onnx")
+    assert.same({ 3 }, again:getTensorShape(o))
+    helper.refuses("popart_exception", "Failed to load a ModelProto from the file .*none.onnx",
+      popart.Builder, folder .. "/none.onnx")
+    helper.refuses("TypeError", "Builder: modelProtoOrFilename: expected a file's path",
+      popart.Builder, 5)
   end)
 end)
