@@ -128,13 +128,6 @@ local function build(s, given)
   check_anchors(s, s.traced.scope)
 end
 
--- Behind the checks of its settings (option_rules.lua).
-local function check_loss_scaling(s)
-  errors.check(not s.options.automaticLossScalingSettings.enabled, "popart_exception",
-    "automaticLossScalingSettings.enabled: sessions do not find the loss scale by themselves; set "
-    .. "the optimizer's lossScaling and change it with updateOptimizerFromHost")
-end
-
 local function make(self, where, names, training, ...)
   local given = arguments(where, names, ...)
   local s = { name = given.name or training and "training" or "inference",
@@ -155,7 +148,6 @@ local function make(self, where, names, training, ...)
       "TrainingSession: loss: expected a tensor's id, got %s", check.describe(given.loss))
     errors.check(given.optimizer ~= nil, "TypeError", "TrainingSession: optimizer is missing")
   end
-  check_loss_scaling(s)
   errors.guard("popart_exception", build, s, given)
   logging.debug("session", "session '%s' was made: %d nodes", s.name, #s.model.graph.nodes)
 end
