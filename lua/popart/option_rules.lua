@@ -159,6 +159,28 @@ local function check_loops(opts)
   end
 end
 
+local function check_batches(opts, program)
+  local settings = opts.batchSerializationSettings
+  if settings.factor > 1 and program.training and settings.method.name == "Loop"
+      and settings.transformContext == enums.BatchSerializationTransformContext.Fwd then
+    refuse("Loop batch serialization is only supported in BatchSerializationTransformContext::Bwd "
+      .. "due to LoopGradOp missing.")
+  end
+end
+
+--- An input whose batch is to be computed in parts has that many rows.
+--- error: popart_exception for fewer
+---@param opts popart.SessionOptions
+---@param id string
+---@param shape integer[]
+function M.check_rows(opts, id, shape)
+  local factor = opts.batchSerializationSettings.factor
+  if factor > 1 and #shape > 0 and shape[1] < factor then
+    refuse("Batch axis: %d is smaller than the batch serialization factor: %d for tensor %s",
+      shape[1], factor, id)
+  end
+end
+
 local function check_buffers(opts)
   M.buffering_depth(opts, "(any)")
   for id in pairs(opts.bufferingDepthMap) do
@@ -219,7 +241,7 @@ end
 
 -- What is refused here comes last: an error that the original has, too, says more.
 local CHECKS = { check_accumulation, check_replicas, check_processes, check_pipeline, check_phases,
-  check_loops, check_buffers, check_loss_scaling, check_values }
+  check_loops, check_batches, check_buffers, check_loss_scaling, check_values }
 
 --- What must hold when a session is made, before its graph is known: later come check_depth
 --- and check_exchange.

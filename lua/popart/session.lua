@@ -117,6 +117,9 @@ end
 -- Builds the program: what is wrong with the model is found here.
 local function build(s, given)
   s.model = traced.Model(given.fnModel, given.inputShapeInfo)
+  for _, input in ipairs(s.model.inputs) do
+    option_rules.check_rows(s.options, input.id, input.shape)
+  end
   s.groups = settings.groups(s.model, s.replicas)
   function s.types()
     s.measured = s.measured or s.model:types(s.training)

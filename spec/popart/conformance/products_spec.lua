@@ -133,6 +133,11 @@ describe("values", function()
       equal(want, got)
       assert.matches("batchSerializationSettings.factor: ", s:getSummaryReport())
     end
+    helper.refuses("popart_exception", "^Loop batch serialization is only supported in", product,
+      nil, settings("batchSerializationSettings", { factor = 2,
+        method = popart.BatchSerializationMethod.Loop }))
+    helper.refuses("popart_exception", "^Batch axis: 4 is smaller than the batch serialization "
+      .. "factor: 8", product, nil, settings("batchSerializationSettings", { factor = 8 }))
   end)
 
   it("M13: are the same with and without outlining and patterns", function()
