@@ -6,6 +6,7 @@
 local core = require("lupine.core")
 local enums = require("popart.enums")
 local errors = require("popart.errors")
+local multi_conv = require("lupine.multi_conv")
 local node_attributes = require("popart.node_attributes")
 local proto = require("lupine.onnx.proto")
 local splitting = require("popart.splitting")
@@ -191,11 +192,32 @@ end
 
 -- ---- marks ---------------------------------------------------------------------------------
 
-local PARTIALS = "parallel 0 0 - %s" -- of one convolution by itself
+local PARTIALS = { half = true, float = true }
 
-local function partials(plan)
-  local found = proto.find(plan.node, NAMES.partialsType)
-  return found and found.s:lower() or nil
+-- A node's types of partial results, as the simulated system has them; nil: the program's.
+local function partials_of(plan)
+  local found, list = proto.find(plan.node, NAMES.partialsType), {}
+  for i, name in ipairs(found and (found.s and { found.s } or found.strings) or {}) do
+    list[i] = name:lower()
+    errors.check(PARTIALS[list[i]], "popart_exception", "%s: partials type: expected 'HALF' or "
+      .. "'FLOAT', got '%s'", plan.name, name)
+  end
+  return list[1] and list or nil
+end
+
+-- What lupine.multi_conv is told of a node's convolutions; nil: nothing. What a MultiConv
+-- does not say is as PopLibs has it.
+local function convolutions(plan)
+  local partials = partials_of(plan)
+  if plan.op == "MultiConv" then
+    local shares = (proto.find(plan.node, NAMES.availableMemory) or {}).floats or {}
+    local a = plan.attr
+    return { plan = a.planType or "parallel", reserved = a.perConvReservedTiles or 50,
+      back_off = a.cycleBackOff or 0.1, proportions = shares[1] and shares or nil,
+      partials = partials }
+  end
+  return plan.op == "Conv" and partials
+    and { plan = "parallel", reserved = 0, back_off = 0, partials = partials } or nil
 end
 
 --- What a trace of a model marks; the graph's products are in parts from here on.
@@ -203,28 +225,29 @@ end
 --- s: model, options, training, and types(), of all its tensors.
 --- error: popart_exception for annotations that do not go together
 ---@param s table
----@return table marks recompute (of the simulated system), keep, partials (sets by node)
+---@return table marks recompute (of the simulated system), keep (a set of nodes),
+---  convolutions (settings by node)
 function M.of(s)
-  local marks = { partials = {}, number = 0 }
+  local marks = { convolutions = {}, number = 0 }
   marks.recompute, marks.keep = recomputation(s)
   for _, plan in ipairs(s.model.graph.nodes) do
     serialize(plan)
-    marks.partials[plan.node] = plan.op == "Conv" and partials(plan) or nil
+    marks.convolutions[plan.node] = convolutions(plan)
   end
   return marks
 end
 
---- The trace's text for a node's own type of partial results; "": the program's.
+--- The trace's text for a node that is convolutions; "": there is nothing to be said.
 ---@param marks table
 ---@param node table NodeProto
 ---@return string
 function M.settings(marks, node)
-  local type = marks.partials[node]
-  if not type then
+  local settings = marks.convolutions[node]
+  if not settings then
     return ""
   end
   marks.number = marks.number + 1
-  return ("%d " .. PARTIALS):format(marks.number, type)
+  return multi_conv.text(marks.number, settings)
 end
 
 --- A node's value with its marks.
@@ -234,7 +257,7 @@ end
 ---@return torch.Tensor
 function M.mark(marks, node, value)
   local share = proto.find(node, NAMES.availableMemory)
-  if share then
+  if share and share.f then -- a MultiConv has one for each convolution
     value = forms.set_available_memory(value, share.f)
   end
   if marks.keep[node] and value:is_floating_point() then

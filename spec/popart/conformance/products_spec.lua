@@ -112,6 +112,34 @@ describe("a node", function()
     assert.is_true(half < float)
     helper.refuses("popart_exception", "expected 'HALF' or 'FLOAT', got 'INT8'", conv, "INT8")
   end)
+
+  it("of a multiconv are planned as its settings say, its values are the same", function()
+    local function convs(settings)
+      local b = popart.Builder()
+      local x = b:addInputTensor("FLOAT16", { 1, 16, 32, 32 })
+      local v = b:addInitializedInputTensor(torch.zeros(16, 16, 3, 3):half())
+      local w = b:addInitializedInputTensor(torch.ones(16, 16, 3, 3):half())
+      local ys = b.aiGraphcore:multiconv({ { x, v }, { x, w } }, settings)
+      local y = b.aiOnnx:add(ys)
+      local s = helper.inference(b, popart.DataFlow(1, { y }))
+      return helper.run(s, { [x] = torch.ones(1, 16, 32, 32):half() })[y], s:getReport().cycles
+    end
+    local want, parallel = convs({})
+    for _, case in ipairs({ { true, { planType = "serial" } },
+      { false, { perConvReservedTiles = 1 } }, { false, { partialsTypes = { "half", "HALF" } } },
+      { true, { planType = "serial", availableMemoryProportions = { 0.01, 0.01 } } } }) do
+      local got, cycles = convs(case[2])
+      assert.is_true(torch.equal(want, got))
+      assert.equal(case[1], cycles > parallel)
+      assert.are_not.equal(cycles, parallel)
+    end
+    helper.refuses("popart_exception", "'planType' is 'both'", convs, { planType = "both" })
+    helper.refuses("popart_exception", "'cycleBackOff' is 2", convs, { cycleBackOff = 2 })
+    helper.refuses("popart_exception", "'perConvReservedTiles' is %-1", convs,
+      { perConvReservedTiles = -1 })
+    helper.refuses("popart_exception", "expected 'HALF' or 'FLOAT', got 'x y'", convs,
+      { partialsTypes = { "half", "x y" } })
+  end)
 end)
 
 describe("values", function()

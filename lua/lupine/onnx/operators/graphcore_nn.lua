@@ -66,8 +66,19 @@ local function convolution(n, x, w, b, at)
   return a.outPads and F.pad(y, windows.reversed(dims, part(a.outPads, 2 * at, 2 * dims, 0))) or y
 end
 
+local function check_plan(n)
+  local plan, back_off = n.attr.planType or "parallel", n.attr.cycleBackOff or 0
+  n:check(plan == "parallel" or plan == "serial", "attribute 'planType' is '%s'. Allowed: "
+    .. "'parallel', 'serial'", plan)
+  n:check(back_off >= 0 and back_off <= 1, "attribute 'cycleBackOff' is %g. Allowed: 0 to 1",
+    back_off)
+  n:check((n.attr.perConvReservedTiles or 0) >= 0, "attribute 'perConvReservedTiles' is %d. "
+    .. "Allowed: 0 and more", n.attr.perConvReservedTiles)
+end
+
 local function multi_conv(n, ...)
   local count, given = #n.outputs, table.pack(...)
+  check_plan(n)
   n:check(n.attr.numConvs == count, "attribute 'numConvs' is %d, there are %d outputs",
     n.attr.numConvs, count)
   n:check(given.n == 3 * count, "%d convolutions take %d inputs (data, weight, bias or nothing), "
