@@ -6,8 +6,8 @@
 ---
 --- Parameters in order: args (ids; none for an operator without inputs), num_outputs
 --- where an operator may have several numbers of them, attributes (those that must be
---- given first, each part by name), debugContext (a name). Returns one id, or a list
---- where an operator may have more outputs than one.
+--- given first, each part by name), debugContext (a name), what PopART's method lacks.
+--- Returns one id, or a list where an operator may have more outputs than one.
 ---
 --- Source: PopART, gen_operators.py (how the methods follow from ONNX's signatures)
 --- and builder.hpp (ai.graphcore).
@@ -48,6 +48,20 @@ local ONE_ID = { Reshape = true }
 -- Second methods of operators: one sets an attribute that the other has not.
 local SECOND = { ScatterReduce = { method = "groupedscatterreduce", own = "group_size" } }
 
+-- How many outputs operators of ai.graphcore have that ONNX would let have fewer: their
+-- methods take no num_outputs.
+local OUTPUTS = { Ctc = 1, CtcBeamSearchDecoder = 3, GroupNormalization = 3, LSTM = 2,
+  ReduceMedian = 2, Sort = 2, SplineBasis = 2 }
+
+-- Attributes that PopART's methods lack, or have behind debugContext.
+local LAST = { auto_pad = true, unbiased_variance = true, modifiedInputs = true, title = true,
+  summariseThreshold = true, edgeItems = true, maxLineWidth = true, digits = true,
+  floatFormat = true, separator = true, openBracket = true, closeBracket = true }
+local LAST_OF = { DynamicAdd = "noOverlap", DynamicZero = "noOverlap" }
+
+-- Attributes that no parameter has: they follow from another one.
+local IMPLIED = { Call = "num_outputs" }
+
 local KEYWORDS = { ["and"] = true, ["or"] = true, ["not"] = true, xor = true, ["if"] = true }
 
 local function method_name(op)
@@ -71,15 +85,18 @@ local function operator_named(domain, method)
   return methods[domain][method]
 end
 
--- Attributes as parameters: PopART's order, auto_pad (which its methods lack) last.
+-- Attributes as parameters in PopART's order.
 local function attributes_in_order(domain, s, name)
   local second, list = SECOND[s.name], {}
   for _, a in ipairs(s.attributes) do
-    list[#list + 1] = not (second and name ~= second.method and a.name == second.own) and a or nil
+    if not (second and name ~= second.method and a.name == second.own)
+      and IMPLIED[s.name] ~= a.name then
+      list[#list + 1] = a
+    end
   end
   if domain == "" then
     local function rank(a)
-      return FIRST[s.name] == a.name and 0 or a.needed and 1 or a.name == "auto_pad" and 3 or 2
+      return FIRST[s.name] == a.name and 0 or a.needed and 1 or 2
     end
     table.sort(list, function(a, b)
       local x, y = rank(a), rank(b)
@@ -143,29 +160,42 @@ function M.with_context(args)
   return args
 end
 
+-- names of parameters in order; tables, those of them that take a list; positions of
+-- num_outputs and debugContext, and those of attributes in rows.
 local function parameters(domain, row, method)
   local s = row.schema
-  local names, tables, attrs = {}, {}, attributes_in_order(domain, s, method)
+  local names, tables, rows, late = {}, {}, {}, {}
+  local fixed = domain ~= "" and OUTPUTS[s.name]
+    or (row.internal or s.least_outputs == s.most_outputs) and s.least_outputs
   if #s.inputs > 0 then
     names[1], tables.args = "args", "list"
   end
-  local counted = s.least_outputs ~= s.most_outputs and not row.internal
-  if counted then
-    names[#names + 1] = "num_outputs"
-  end
-  local first = #names
+  names[#names + 1] = not fixed and "num_outputs" or nil
+  local counted = not fixed and #names
   local theirs = {}
   for ours, name in pairs(RENAMED[s.name] or {}) do
     theirs[name] = ours
   end
-  for i, attribute in ipairs(attrs) do
-    names[first + i] = theirs[attribute.name] or attribute.name
-    if attribute.field:find("s$") and attribute.field ~= "s" then
-      tables[names[first + i]] = "list"
+  local function add(a)
+    local name = theirs[a.name] or a.name
+    names[#names + 1] = name
+    rows[#names] = a
+    tables[name] = a.field:find("s$") and a.field ~= "s" and "list" or nil
+  end
+  for _, a in ipairs(attributes_in_order(domain, s, method)) do
+    if LAST[a.name] or LAST_OF[s.name] == a.name then
+      late[#late + 1] = a
+    else
+      add(a)
     end
   end
   names[#names + 1] = "debugContext"
-  return { names = names, tables = tables, attrs = attrs, first = first, counted = counted }
+  local context = #names
+  for _, a in ipairs(late) do
+    add(a)
+  end
+  return { names = names, tables = tables, rows = rows, fixed = fixed, counted = counted,
+    context = context }
 end
 
 -- Of init's two overloads one has a name in place of batch_axis.
@@ -190,19 +220,19 @@ local function method(domain, version, op, where)
     inputs = ONE_ID[op] and type(inputs) == "string" and { inputs } or inputs
     errors.check(type(inputs) == "table" and not getmetatable(inputs), "TypeError",
       "%s: args: expected a list of tensor ids, got %s", where, check.describe(inputs))
-    local outputs = p.counted and check.int(values[p.first], where .. ": num_outputs",
-      { nullable = true }) or s.least_outputs
+    local outputs = p.counted and check.int(values[p.counted], where .. ": num_outputs",
+      { nullable = true }) or p.fixed or s.least_outputs
     local list = {}
-    for i, attribute in ipairs(p.attrs) do
-      local value = values[p.first + i]
-      if value ~= nil then
+    for i = 1, #p.names do
+      local attribute, value = p.rows[i], values[i]
+      if attribute and value ~= nil then
         list[#list + 1] = proto.attribute(attribute.name, converted(where, attribute, value),
           attribute.field)
       end
     end
     local ids = opset._builder:_add(domain, version, op, inputs, list, outputs,
-      values[#p.names] or "")
-    return (s.most_outputs == 1 or row.internal) and ids[1] or ids
+      values[p.context] or "")
+    return (p.fixed or s.most_outputs) == 1 and ids[1] or ids
   end
   signatures.note(add, ("%s(%s)"):format(where, table.concat(p.names, ", ")), 1)
   return add
