@@ -160,6 +160,10 @@ function M.with_context(args)
   return args
 end
 
+---@class popart.Opset
+---@field version integer
+local Opset = class.new("Opset")
+
 -- names of parameters in order; tables, those of them that take a list; positions of
 -- num_outputs and debugContext, and those of attributes in rows.
 local function parameters(domain, row, method)
@@ -214,6 +218,7 @@ local function method(domain, version, op, where)
   local s = row.schema
   local p = parameters(domain, row, where)
   local function add(opset, ...)
+    check.method(opset, Opset, where)
     local values = check.arguments(where, p.names, p.tables,
       table.unpack(overloaded(op, table.pack(...)), 1, select("#", ...)))
     local inputs = #s.inputs > 0 and values[1] or {}
@@ -237,10 +242,6 @@ local function method(domain, version, op, where)
   signatures.note(add, ("%s(%s)"):format(where, table.concat(p.names, ", ")), 1)
   return add
 end
-
----@class popart.Opset
----@field version integer
-local Opset = class.new("Opset")
 
 -- domain, version -> method's name -> function
 local made = {}
