@@ -94,20 +94,11 @@ local function arguments(where, names, ...)
   return out
 end
 
--- The names that a program has and anchors may ask for, beside Gradient___X and others of
--- PopART's own.
-local PREFIXES = { "Gradient___", "Accum___", "UpdatedVar___" }
-
 local function check_anchors(s, scope)
   for _, id in ipairs(s.flow:anchors()) do
-    local base = id
-    for _, prefix in ipairs(PREFIXES) do
-      if id:sub(1, #prefix) == prefix then
-        base = id:sub(#prefix + 1)
-        errors.check(s.training, "popart_exception", "Anchor tensor `%s' not in Ir Tensors: "
-          .. "inference has no gradients", id)
-      end
-    end
+    local base = settings.base_of(id)
+    errors.check(base == id or s.training, "popart_exception", "Anchor tensor `%s' not in Ir "
+      .. "Tensors: inference has no gradients", id)
     errors.check(scope:find(base) ~= nil or s.training and settings.is_state(id),
       "popart_exception", "Anchor tensor `%s' not in Ir Tensors%s", id,
       check.nearest(base, s.traced.names))

@@ -9,6 +9,7 @@ local engine_options = require("lupine.engine_options")
 local enums = require("popart.enums")
 local option_rules = require("popart.option_rules")
 local options = require("popart.options")
+local prefixes = require("popart.prefixes")
 local tables = require("lupine.base.tables")
 local tensor_info = require("popart.tensor_info")
 local torch = require("torch")
@@ -94,7 +95,9 @@ function M.trained(s)
   return list
 end
 
-local STATES = { "Accl___", "Accl1___", "Accl2___", "Accl3___", "Accum___", "Step___" }
+local STATES = { prefixes.reservedAcclPrefix(), prefixes.reservedAccl1Prefix(),
+  prefixes.reservedAccl2Prefix(), prefixes.reservedAccl3Prefix(), prefixes.reservedAccumPrefix(),
+  prefixes.reservedStepPrefix() }
 
 --- Whether a name is that of an optimizer's state.
 ---@param name string
@@ -287,10 +290,15 @@ end
 
 -- ---- tensors of the program -------------------------------------------------------------------
 
-local PREFIXES = { "Gradient___", "Accum___", "UpdatedVar___", "input/" }
+local OF_TRAINING = { prefixes.reservedGradientPrefix(), prefixes.reservedAccumPrefix(),
+  prefixes.reservedUpdatedVarPrefix() }
 
-local function base_of(id)
-  for _, prefix in ipairs(PREFIXES) do
+--- The tensor of the model that a name of training is of, Gradient___w of w; other names
+--- are themselves.
+---@param id string
+---@return string
+function M.base_of(id)
+  for _, prefix in ipairs(OF_TRAINING) do
     if id:sub(1, #prefix) == prefix then
       return id:sub(#prefix + 1)
     end
@@ -303,7 +311,7 @@ end
 ---@param id string
 ---@return popart.TensorInfo?
 function M.info(s, id)
-  local type = s.traced.types[id] or s.traced.types[base_of(id)]
+  local type = s.traced.types[id] or s.traced.types[M.base_of(id)]
   if type then
     return tensor_info.TensorInfo(type.dtype, type.shape)
   end
