@@ -23,20 +23,27 @@ local function schema_of(op)
   return schema
 end
 
---- The operator of a library; nil: none that is loaded has it.
+local function operator_of(op)
+  return { schema = schema_of(op), since = op.version, run = function(n, ...)
+    return table.unpack(custom_op.call({ ... }, op.name, op.domain, op.version, n.attr))
+  end }
+end
+
+--- The operator of a library, of the greatest version up to that; nil: none that is loaded
+--- has it.
 ---@param domain string
 ---@param name string
 ---@param version integer of the domain
 ---@return lupine.onnx.Operator?
 function M.find(domain, name, version)
+  local found
   for _, op in ipairs(core.custom_ops()) do
-    if op.domain == domain and op.name == name and op.version <= version then
-      return { schema = schema_of(op), since = op.version, run = function(n, ...)
-        return table.unpack(custom_op.call({ ... }, name, domain, op.version, n.attr))
-      end }
+    if op.domain == domain and op.name == name and op.version <= version
+      and op.version > (found and found.version or 0) then
+      found = op
     end
   end
-  return nil
+  return found and operator_of(found)
 end
 
 return M
