@@ -168,6 +168,16 @@ function Session:updateOptimizerFromHost(optimizer)
   s.optimizer = optimizer
 end
 
+--- The present values of the session's own optimizer go to the device, as an older
+--- release has it.
+--- error: popart_exception for an inference session
+function Session:optimizerFromHost()
+  local s = prepared(self, "optimizerFromHost")
+  errors.check(s.training, "popart_exception",
+    "optimizerFromHost is not available for an inference session")
+  s.session:upload_hypers()
+end
+
 -- ---- running -----------------------------------------------------------------------------
 
 --- Tensors for all anchors of a run, by name.

@@ -66,6 +66,10 @@ local REFUSED = {
   connectStreamToCallback = "give inputs to session:run(popart.PyStepIOCallback(...))",
   connectHostFunction = "programs call no functions of the host",
   copyFromRemoteBuffer = "tensors off the chip are read as others: session:readWeights",
+  runWithHandle = "a session has one program: session:run(stepio)",
+  fromIr = "models are ONNX: popart.Builder makes them",
+  setDeviceInfo = "give deviceInfo to the constructor",
+  broadcastWeights = "replicas of one process have the same weights",
   copyToRemoteBuffer = "tensors off the chip are written as others: session:writeWeights",
 }
 

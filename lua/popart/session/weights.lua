@@ -6,6 +6,7 @@
 ---
 --- Source: PopART Python API, Session; PopART user guide 4.
 local check = require("lupine.base.check")
+local core = require("lupine.core")
 local errors = require("popart.errors")
 local loading = require("popart.session.loading")
 local model_file = require("popart.session.model_file")
@@ -98,6 +99,20 @@ function methods:readWeights(weightsIo)
   errors.guard("popart_runtime_error", each_weight, s, "readWeights", weightsIo, function(name)
     settings.set_host(weightsIo:weight(name), settings.host_value(s, name))
   end)
+end
+
+--- What tells whether two sessions, or processes, train alike: of each weight and state
+--- that the device has, by name, the XXH3 of its bytes.
+--- error: popart_runtime_error before prepareDevice
+---@return table<string, string>
+function methods:checksums()
+  local s = prepared(self, "checksums")
+  errors.guard("popart_runtime_error", s.session.settle, s.session)
+  local out = {}
+  for name, t in pairs(brought(s)) do
+    out[name] = core.xxh3(t:detach():contiguous():tobytes())
+  end
+  return out
 end
 
 local function check_variable(s, what)

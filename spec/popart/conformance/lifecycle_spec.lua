@@ -286,6 +286,34 @@ describe("a session", function()
     end
   end)
 
+  it("has checksums of what it trains, alike where the training was", function()
+    local s, ids = descend()
+    local other = descend()
+    local first, x = s:checksums(), torch.randn(3, 4)
+    assert.same(first, other:checksums())
+    for _ = 1, 2 do
+      helper.run(s, { [ids.x] = x })
+    end
+    assert.not_same(first, s:checksums())
+    for _ = 1, 2 do
+      helper.run(other, { [ids.x] = x })
+    end
+    assert.same(s:checksums(), other:checksums())
+    assert.truthy(s:checksums()[ids.weights[1]]:find("^%x+$"))
+    s:optimizerFromHost()
+    assert.same(s:checksums(), other:checksums())
+  end)
+
+  it("says what stands in place of methods that it lacks", function()
+    local s = scales()
+    for _, name in ipairs({ "runWithHandle", "fromIr", "setDeviceInfo", "connectStream" }) do
+      helper.refuses("popart_exception", "is not supported: ", s[name], s)
+    end
+    helper.raises("popart_exception", "not available for an inference session", function()
+      s:optimizerFromHost()
+    end)
+  end)
+
   it("knows the types of its tensors, and no others", function()
     local s, x, w, o = scales()
     assert.equal(popart.TensorInfo("FLOAT", { 2 }), s:getInfo(o))
