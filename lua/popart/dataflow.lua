@@ -234,7 +234,7 @@ end
 ---@param id string
 ---@return popart.AnchorReturnType
 function DataFlow:art(id)
-  return errors.check(self._art[id], "popart_exception", "Tensor %s is not an anchor%s",
+  return self._art[id] or errors.raise("popart_exception", "Tensor %s is not an anchor%s",
     tostring(id), check.nearest(id, self:anchors()))
 end
 

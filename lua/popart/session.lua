@@ -99,9 +99,10 @@ local function check_anchors(s, scope)
     local base = settings.base_of(id)
     errors.check(base == id or s.training, "popart_exception", "Anchor tensor `%s' not in Ir "
       .. "Tensors: inference has no gradients", id)
-    errors.check(scope:find(base) ~= nil or s.training and settings.is_state(id),
-      "popart_exception", "Anchor tensor `%s' not in Ir Tensors%s", id,
-      check.nearest(base, s.traced.names))
+    if scope:find(base) == nil and not (s.training and settings.is_state(id)) then
+      errors.raise("popart_exception", "Anchor tensor `%s' not in Ir Tensors%s", id,
+        check.nearest(base, s.traced.names))
+    end
   end
 end
 
@@ -200,7 +201,7 @@ end
 ---@return popart.TensorInfo
 function Session:getInfo(id)
   local s = rawget(self, "_s")
-  return errors.check(settings.info(s, check.string(id, "getInfo: id")), "popart_exception",
+  return settings.info(s, check.string(id, "getInfo: id")) or errors.raise("popart_exception",
     "no tensor '%s' in the program%s", id, check.nearest(id, s.traced.names))
 end
 

@@ -254,7 +254,7 @@ end
 ---@param id string
 ---@return torch.Tensor
 function PyWeightsIO:weight(id)
-  return errors.check(self._weights[id], "popart_exception",
+  return self._weights[id] or errors.raise("popart_exception",
     "No tensor %s provided in PyWeightsIO's weights%s", tostring(id),
     check.nearest(id, self:ids()))
 end

@@ -224,7 +224,7 @@ end
 ---@param id string
 ---@return popart.TensorInfo
 function InputShapeInfo:get(id)
-  return errors.check(self._infos[id], "popart_exception",
+  return self._infos[id] or errors.raise("popart_exception",
     "No input shape info for Tensor `%s' in InputShapeInfo::get%s", tostring(id),
     check.nearest(id, self:getAllTensorIds()))
 end

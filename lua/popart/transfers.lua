@@ -250,10 +250,11 @@ local function check_outputs(side, program)
   local known = by_id(program.outputs)
   for _, id in ipairs(tables.keys(side.tensors)) do
     local d = known[id]
-    errors.check(d or program.tensors[id], "popart_runtime_error", "Testing that the buffer "
-      .. "provided by user for output Tensor %s has the correct number of elements,  But there is "
-      .. "no Tensor named %s in the Ir's tensors. %s", id, id,
-      check.nearest(id, tables.keys(known)))
+    if not (d or program.tensors[id]) then
+      errors.raise("popart_runtime_error", "Testing that the buffer provided by user for output "
+        .. "Tensor %s has the correct number of elements,  But there is no Tensor named %s in the "
+        .. "Ir's tensors. %s", id, id, check.nearest(id, tables.keys(known)))
+    end
     errors.check(d, "popart_exception", "Tensor %s is not an anchor: it was provided as one of the "
       .. "outputs of the stepIO", id)
     local n = elements(d) * d.steps * d.replicas

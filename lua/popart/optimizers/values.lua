@@ -157,8 +157,10 @@ function M.read(where, dict, allowed, unknown)
   check.plain_table(dict, where)
   local out, known = {}, tables.set(allowed)
   for _, key in ipairs(tables.keys(dict)) do
-    errors.check(known[key], "popart_exception", unknown .. " ( %s )%s", tostring(key),
-      table.concat(allowed, " "), check.nearest(key, allowed))
+    if not known[key] then
+      errors.raise("popart_exception", unknown .. " ( %s )%s", tostring(key),
+        table.concat(allowed, " "), check.nearest(key, allowed))
+    end
     local value = dict[key]
     if is_pair(value) then
       value = OptimizerValue(value)
