@@ -237,6 +237,43 @@ function M.of(s)
   return marks
 end
 
+-- ---- what changes nothing ------------------------------------------------------------------
+
+-- Attributes that are read nowhere: the method that sets each, and why.
+local IDLE = {
+  [NAMES.schedulePriority] = { "Builder:schedulePriority", "the order of work here is fixed" },
+  [NAMES.dithering] = { "Builder:setEnableConvDithering",
+    "the simulated tiles of a convolution are all alike" },
+  [NAMES.excludePatterns] = { "Builder:excludePatterns", "the passes over the graph are fixed" },
+  [NAMES.inplaceNames] = { "Builder:setInplacePreferences",
+    "memory is shared wherever it can be" },
+  [NAMES.outline] = { "Builder:outlineAttributes",
+    "repeated parts of the graph are found without settings" },
+}
+
+-- Operators whose partial results have a type of their own.
+local HAS_PARTIALS = { Conv = true, MultiConv = true }
+
+--- Calls note(name, why), once a name, for annotations of nodes that change nothing.
+---@param plans table[] the model's planned nodes
+---@param note fun(name: string, why: string)
+function M.note(plans, note)
+  local found = {}
+  for _, plan in ipairs(plans) do
+    for _, attribute in ipairs(plan.node.attribute or {}) do
+      local idle = IDLE[attribute.name]
+      if attribute.name == NAMES.partialsType and not HAS_PARTIALS[plan.op] then
+        idle = { "Builder:setPartialsType of " .. plan.op,
+          "only convolutions have a type of their own: set SessionOptions.partialsTypeMatMuls" }
+      end
+      found[idle and idle[1] or ""] = idle
+    end
+  end
+  for _, name in ipairs(tables.keys(found)) do
+    note(name, found[name][2])
+  end
+end
+
 --- The trace's text for a node that is convolutions; "": there is nothing to be said.
 ---@param marks table
 ---@param node table NodeProto

@@ -3,6 +3,7 @@
 --- (popart.SessionOptions), model (popart.traced Model), traced, flow (popart.DataFlow),
 --- device (popart.DeviceInfo), where (popart.placement), groups, batches, accumulation,
 --- replicas, training, and session (lupine.Session) once it is prepared.
+local annotations = require("popart.annotations")
 local dataflow = require("popart.dataflow")
 local device_info = require("popart.device_info")
 local engine_options = require("lupine.engine_options")
@@ -356,6 +357,7 @@ function M.annotate(s)
     out[#out + 1] = ("%s: %s"):format(name, why)
   end
   option_rules.note(s.options, note)
+  annotations.note(s.model.graph.nodes, note)
   if s.where.idle then
     note("SessionOptions.enablePipelining", "without gradient accumulation each batch updates the "
       .. "weights before the next one begins")

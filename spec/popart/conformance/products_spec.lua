@@ -142,6 +142,32 @@ describe("a node", function()
   end)
 end)
 
+describe("annotations that change nothing", function()
+  it("are named by the report, once each", function()
+    local b = popart.Builder()
+    local x = b:addInputTensor("FLOAT", { 2, 2 })
+    local y = x
+    for _ = 1, 2 do
+      y = b.aiOnnx:matmul({ y, x })
+      b:setPartialsType(y, "HALF")
+      b:setEnableConvDithering(y, true)
+    end
+    b:setInplacePreferences(y, { Other = 1.0 })
+    b:excludePatterns(y, { "PreUniRepl" })
+    local _ <close> = b:schedulePriority(2.0)
+    b:outlineAttributes({ part = "last" }, function()
+      y = b.aiOnnx:relu({ y })
+    end)
+    local names = {}
+    for i, line in ipairs(helper.inference(b, popart.DataFlow(1, { y })):getReport().no_effect) do
+      names[i] = line:match("^(.-): ")
+    end
+    assert.same({ "Builder:excludePatterns", "Builder:outlineAttributes",
+      "Builder:schedulePriority", "Builder:setEnableConvDithering",
+      "Builder:setInplacePreferences", "Builder:setPartialsType of MatMul" }, names)
+  end)
+end)
+
 describe("values", function()
   local function settings(name, fields)
     local group = popart.SessionOptions()[name]
