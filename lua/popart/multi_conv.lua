@@ -3,6 +3,7 @@
 ---
 --- source: PopART, AiGraphcoreOpset1::multiconv
 local check = require("lupine.base.check")
+local ATTRIBUTES = require("popart.node_attributes").NAMES
 local errors = require("popart.errors")
 local proto = require("lupine.onnx.proto")
 local signatures = require("lupine.base.signatures")
@@ -12,9 +13,9 @@ local NAMES = { "args", "dilations", "inDilations", "pads", "outPads", "strides"
   "cycleBackOff", "enableConvDithering", "debugContext" }
 -- Lists of a list for each convolution; of a value for each, with the attribute's name.
 local NESTED = { dilations = true, inDilations = true, pads = true, outPads = true, strides = true }
-local EACH = { availableMemoryProportions = { "__available_memory", "floats" },
-  partialsTypes = { "__partials_type", "strings" },
-  enableConvDithering = { "__enable_conv_dithering", "ints" } }
+local EACH = { availableMemoryProportions = { ATTRIBUTES.availableMemory, "floats" },
+  partialsTypes = { ATTRIBUTES.partialsType, "strings" },
+  enableConvDithering = { ATTRIBUTES.dithering, "ints" } }
 local ONE = { planType = "s", perConvReservedTiles = "i", cycleBackOff = "f" }
 
 -- Data, weight and bias, or "", of each.

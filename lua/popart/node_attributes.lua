@@ -30,6 +30,15 @@ M.NAMES = {
 }
 local NAMES = M.NAMES
 
+--- Keys of what the model's metadata say of a tensor: of inputs, of variables.
+M.METADATA = {
+  tileSet = "__tile_set", exchangeStrategy = "__exchange_strategy",
+  replicatedStreamMode = "__replicated_stream_mode",
+  retrievalMode = "__variable_settings", groupType = "__comm_group_type",
+  commGroupSize = "__comm_group_size", stride = "__stride", groupSize = "__group_size",
+}
+local METADATA = M.METADATA
+
 --- What becomes of an operator's results between forward and backward.
 M.RecomputeType = enums.RecomputeType
 
@@ -104,8 +113,7 @@ local function note(list, key, id, value)
   list[#list + 1] = { key = ("%s/%s"):format(key, id), value = tostring(value) }
 end
 
-local INPUT = { tileSet = "__tile_set", exchangeStrategy = "__exchange_strategy",
-  replicatedStreamMode = "__replicated_stream_mode" }
+local INPUT = { "tileSet", "exchangeStrategy", "replicatedStreamMode" }
 
 --- Notes how an input travels.
 ---@param list table[] metadata_props
@@ -114,8 +122,8 @@ local INPUT = { tileSet = "__tile_set", exchangeStrategy = "__exchange_strategy"
 function M.note_input(list, id, settings)
   if settings ~= nil then
     check.instance(settings, "addInputTensor: settings", dataflow.InputSettings)
-    for method, key in pairs(INPUT) do
-      note(list, key, id, settings[method](settings).value)
+    for _, method in ipairs(INPUT) do
+      note(list, METADATA[method], id, settings[method](settings).value)
     end
   end
 end
@@ -135,13 +143,13 @@ function M.note_variable(list, id, settings, t, replicas)
     variable_settings.VariableSettings)
   if settings:isUsingCommGroup() then
     local group = settings:getSharedVariableDomain()
-    note(list, "__comm_group_type", id, group.type.value)
-    note(list, "__comm_group_size", id, group.replicaGroupSize)
+    note(list, METADATA.groupType, id, group.type.value)
+    note(list, METADATA.commGroupSize, id, group.replicaGroupSize)
   else
-    note(list, "__stride", id, settings:getStride())
-    note(list, "__group_size", id, settings:getGroupSize())
+    note(list, METADATA.stride, id, settings:getStride())
+    note(list, METADATA.groupSize, id, settings:getGroupSize())
   end
-  note(list, "__variable_settings", id, settings:getRetrievalMode().value)
+  note(list, METADATA.retrievalMode, id, settings:getRetrievalMode().value)
   if not replicas then
     return t
   end

@@ -8,6 +8,7 @@ local dataflow = require("popart.dataflow")
 local device_info = require("popart.device_info")
 local engine_options = require("lupine.engine_options")
 local enums = require("popart.enums")
+local node_attributes = require("popart.node_attributes")
 local option_rules = require("popart.option_rules")
 local options = require("popart.options")
 local prefixes = require("popart.prefixes")
@@ -18,6 +19,8 @@ local variable_settings = require("popart.variable_settings")
 
 local M = {}
 
+local METADATA = node_attributes.METADATA
+
 -- ---- variables -----------------------------------------------------------------------------
 
 -- The settings of a variable, from the model's metadata; nil: all replicas share it.
@@ -26,14 +29,15 @@ local function settings_of(metadata, name)
     local text = (metadata[key] or {})[name]
     return text and math.tointeger(tonumber(text))
   end
-  local mode = number("__variable_settings")
+  local mode = number(METADATA.retrievalMode)
   mode = mode and enums.VariableRetrievalMode(mode)
-  local kind, size = number("__comm_group_type"), number("__comm_group_size")
+  local kind, size = number(METADATA.groupType), number(METADATA.commGroupSize)
   if kind then
     return variable_settings.VariableSettings(
       variable_settings.CommGroup(enums.CommGroupType(kind), size), mode)
-  elseif number("__stride") then
-    return variable_settings.VariableSettings(number("__stride"), number("__group_size"), mode)
+  elseif number(METADATA.stride) then
+    return variable_settings.VariableSettings(number(METADATA.stride), number(METADATA.groupSize),
+      mode)
   end
   return nil
 end
@@ -204,7 +208,7 @@ function M.counts(s)
 end
 
 local function broadcast(s, id)
-  local text = (s.model.metadata.__replicated_stream_mode or {})[id]
+  local text = (s.model.metadata[METADATA.replicatedStreamMode] or {})[id]
   return text == tostring(enums.ReplicatedStreamMode.Broadcast.value)
 end
 
