@@ -112,6 +112,9 @@ local function build(s, given)
   for _, input in ipairs(s.model.inputs) do
     option_rules.check_rows(s.options, input.id, input.shape)
   end
+  for _, stream in ipairs(settings.travels(s)) do
+    option_rules.check_exchange(s.options, stream.exchangeStrategy)
+  end
   s.groups = settings.groups(s.model, s.replicas)
   function s.types()
     s.measured = s.measured or s.model:types(s.training)

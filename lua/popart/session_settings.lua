@@ -229,6 +229,27 @@ local function inputs_of(s)
   return list
 end
 
+--- How inputs and anchors are to travel between host and device.
+---@param s table
+---@return {id: string, tileSet: popart.TileSet, exchangeStrategy: popart.ExchangeStrategy}[]
+function M.travels(s)
+  local list, metadata = {}, s.model.metadata
+  local function said(id, key, of)
+    local text = (metadata[METADATA[key]] or {})[id]
+    return of(text and math.tointeger(tonumber(text)) or 0)
+  end
+  for _, input in ipairs(s.model.inputs) do
+    list[#list + 1] = { id = input.id, tileSet = said(input.id, "tileSet", enums.TileSet),
+      exchangeStrategy = said(input.id, "exchangeStrategy", enums.ExchangeStrategy) }
+  end
+  for _, id in ipairs(s.flow:anchors()) do
+    local art = s.flow:art(id)
+    list[#list + 1] = { id = id, tileSet = art:tileSet(),
+      exchangeStrategy = art:exchangeStrategy() }
+  end
+  return list
+end
+
 local function outputs_of(s)
   local list = {}
   for i, id in ipairs(s.flow:anchors()) do
@@ -362,6 +383,12 @@ function M.annotate(s)
   end
   option_rules.note(s.options, note)
   annotations.note(s.model.graph.nodes, note)
+  for _, stream in ipairs(M.travels(s)) do
+    if stream.tileSet.value ~= 0 or stream.exchangeStrategy.value ~= 0 then
+      note(("tile set and exchange strategy of '%s'"):format(stream.id), "streams of the simulated "
+        .. "system travel by SessionOptions.numIOTiles alone")
+    end
+  end
   if s.where.idle then
     note("SessionOptions.enablePipelining", "without gradient accumulation each batch updates the "
       .. "weights before the next one begins")

@@ -166,6 +166,29 @@ describe("annotations that change nothing", function()
       "Builder:schedulePriority", "Builder:setEnableConvDithering",
       "Builder:setInplacePreferences", "Builder:setPartialsType of MatMul" }, names)
   end)
+
+  it("are those of streams, too, which overlap only where loops are explicit", function()
+    local Exchange, IO = popart.ExchangeStrategy, popart.TileSet.IO
+    local function run(of_input, of_anchor, options)
+      local b = popart.Builder()
+      local x = b:addInputTensor("FLOAT", { 2 }, popart.InputSettings(IO, of_input), "x")
+      local y = b.aiOnnx:relu({ x }, "y")
+      local art = popart.AnchorReturnType("All", popart.TileSet.Compute, of_anchor)
+      local s = helper.inference(b, popart.DataFlow(1, { [y] = art }), { options = options })
+      return table.concat(s:getReport().no_effect, "\n"), y
+    end
+    local noted, y = run(Exchange.JustInTime, Exchange.JustInTime)
+    assert.matches("exchange strategy of 'x': ", noted)
+    assert.is_nil(noted:find(y, 1, true))
+    for _, pair in ipairs({ { Exchange.OverlapLoops, Exchange.JustInTime },
+      { Exchange.JustInTime, Exchange.OverlapInnerLoop } }) do
+      helper.refuses("popart_exception", "require SessionOptions::useHostCopyOps", run, pair[1],
+        pair[2])
+    end
+    noted = run(Exchange.OverlapLoops, Exchange.OverlapLoops, { useHostCopyOps = true,
+      enableExplicitMainLoops = true, virtualGraphMode = popart.VirtualGraphMode.Auto })
+    assert.matches(y, noted, 1, true)
+  end)
 end)
 
 describe("values", function()
