@@ -63,7 +63,8 @@ local function adopt(self, model)
   end
   for _, t in ipairs(g.initializer) do
     self._names:add(t.name, "initializer")
-    add_initializer(self, t.name, tensors.read(t, self._folder))
+    self._values[t.name] = tensors.read(t, self._folder)
+    add_initializer(self, t.name, self._values[t.name])
   end
   for _, info in ipairs(g.input) do
     if not self._initializers[info.name] then
@@ -85,6 +86,7 @@ function Builder:init(...)
   local given, versions, parent = values[1], values[2], values[3]
   self._parent, self._children, self._versions = parent, {}, parent and parent._versions or {}
   self._initializers, self._attributes, self._scopes, self._next = {}, {}, {}, {}
+  self._values = {} -- of initializers, of all groups of replicas
   self._node_of = {} -- by the names of its outputs
   self._names = graph.Names(parent and parent._names)
   self._scope = graph.Scope(parent and parent._scope, { training = true, infers = true,
@@ -379,6 +381,7 @@ function Builder:addInitializedInputTensor(...)
   table.insert(self._model.graph.initializer, message)
   local one = node_attributes.note_variable(self._model.metadata_props, id, settings, t,
     self._replicas)
+  self._values[id] = t
   add_initializer(self, id, one)
   return id
 end
@@ -469,29 +472,56 @@ end
 
 -- ---- what there is ----------------------------------------------------------------------
 
+-- The versions that were chosen are the model's.
+local function import_opsets(self)
+  local there = {}
+  for _, set in ipairs(self._model.opset_import or {}) do
+    there[set.domain or ""] = true
+  end
+  self._model.opset_import = self._model.opset_import or {}
+  for domain, version in pairs(self._versions) do
+    if not there[domain] then
+      table.insert(self._model.opset_import, { domain = domain, version = version })
+    end
+  end
+end
+
+local function copy(t)
+  local out = {}
+  for key, value in pairs(t) do
+    out[key] = value
+  end
+  return out
+end
+
+-- The model with all of its data: bytes have no folder in which others could be.
+local function whole(self)
+  local model = copy(self._model)
+  model.graph = copy(model.graph)
+  model.graph.initializer = {}
+  for i, t in ipairs(self._model.graph.initializer) do
+    model.graph.initializer[i] = t.data_location == 1
+      and tensors.write(t.name, self._values[t.name]) or t
+  end
+  return model
+end
+
 --- The model as the bytes of a ModelProto, or as text.
 ---@param humanReadable? boolean
 ---@return string
 function Builder:getModelProto(humanReadable)
-  for domain, version in pairs(self._versions) do
-    self._model.opset_import = self._model.opset_import or {}
-    local there = false
-    for _, set in ipairs(self._model.opset_import) do
-      there = there or set.domain == domain
-    end
-    if not there then
-      table.insert(self._model.opset_import, { domain = domain, version = version })
-    end
-  end
+  import_opsets(self)
   return humanReadable and proto.text(self._model)
-    or errors.guard("popart_exception", core.onnx_encode, self._model, "ModelProto")
+    or errors.guard("popart_exception", core.onnx_encode, whole(self), "ModelProto")
 end
 
---- Writes the model to a file.
+--- Writes the model to a file. Data of saveInitializersExternally stays in its own.
 --- error: OSError
 ---@param filename string
 function Builder:saveModelProto(filename)
-  core.write_text(check.string(filename, "saveModelProto: filename"), self:getModelProto())
+  check.string(filename, "saveModelProto: filename")
+  import_opsets(self)
+  errors.guard("popart_exception", proto.write, self._model, filename)
 end
 
 --- Moves initializers' data to a file of its own, beside which saveModelProto has to write

@@ -227,7 +227,7 @@ local function integer(method, least)
         return a.value
       end
     end
-    errors.raise("popart_exception", "%s not set in current scope.", name)
+    errors.raise("popart_exception", "%s not set in current scope.", method)
   end
   methods["has" .. Method] = function(self)
     for _, a in ipairs(self._attributes) do

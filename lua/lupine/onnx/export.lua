@@ -375,7 +375,7 @@ local function check_options(options)
   local version, training = options.opset_version, options.training
   version = version == nil and USUAL or version
   errors.check(math.type(version) == "integer" and version >= OLDEST and version <= NEWEST,
-    "ValueError", "onnx.export: opset_version: expected an int, got %s. Allowed: %d to %d",
+    "ValueError", "onnx.export: opset_version: got %s. Allowed: %d to %d",
     check.describe(version), OLDEST, NEWEST)
   errors.check(training == nil or type(training) == "boolean", "TypeError",
     "onnx.export: training: expected a bool, got %s", check.describe(training))

@@ -47,6 +47,9 @@ end
 ---@return table ModelProto
 function M.read(path)
   check.string(path, "onnx: path")
+  if not M.is_path(path) then
+    return M.decode(path)
+  end
   local file, why = io.open(path, "rb")
   errors.check(file, "FileNotFoundError", "%s", tostring(why))
   local bytes = file:read("a")

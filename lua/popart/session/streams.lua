@@ -69,7 +69,6 @@ local REFUSED = {
   runWithHandle = "a session has one program: session:run(stepio)",
   fromIr = "models are ONNX: popart.Builder makes them",
   setDeviceInfo = "give deviceInfo to the constructor",
-  broadcastWeights = "replicas of one process have the same weights",
   copyToRemoteBuffer = "tensors off the chip are written as others: session:writeWeights",
 }
 

@@ -92,12 +92,19 @@ local function each_weight(s, what, io, fn)
   end
 end
 
+local function check_elements(what, name, given, t)
+  errors.check(given:numel() == t:numel(), "popart_runtime_error", "%s: weight '%s': the tensor "
+    .. "has the shape %s, the weight %s", what, name, tostring(given.shape), tostring(t.shape))
+end
+
 --- What weightsToHost brought -> the arrays of those that the argument has.
 ---@param weightsIo popart.PyWeightsIO
 function methods:readWeights(weightsIo)
   local s = prepared(self, "readWeights")
   errors.guard("popart_runtime_error", each_weight, s, "readWeights", weightsIo, function(name)
-    settings.set_host(weightsIo:weight(name), settings.host_value(s, name))
+    local given, value = weightsIo:weight(name), settings.host_value(s, name)
+    check_elements("readWeights", name, given, value)
+    settings.set_host(given, value)
   end)
 end
 
@@ -128,6 +135,7 @@ function methods:writeWeights(weightsIo)
   local s = prepared(self, "writeWeights")
   check_variable(s, "writeWeights")
   errors.guard("popart_runtime_error", each_weight, s, "writeWeights", weightsIo, function(name, t)
+    check_elements("writeWeights", name, weightsIo:weight(name), t)
     settings.set_host(own(s, name, t), weightsIo:weight(name))
   end)
 end

@@ -304,6 +304,26 @@ describe("a session", function()
     assert.same(s:checksums(), other:checksums())
   end)
 
+  it("names a weight whose tensor does not fit", function()
+    local s, _, w = scales({ constantWeights = false })
+    s:weightsToHost()
+    for _, method in ipairs({ "readWeights", "writeWeights" }) do
+      helper.refuses("popart_runtime_error", method .. ": weight 'w': the tensor has the shape",
+        s[method], s, popart.PyWeightsIO({ [w] = torch.ones(3) }))
+    end
+  end)
+
+  it("is of a builder's bytes, whose data may be in a file", function()
+    local b = popart.Builder()
+    local x = b:addInputTensor("FLOAT", { 1, 2 })
+    local w = b:addInitializedInputTensor(torch.tensor({ { 1.0, 2 }, { 3, 4 } }))
+    local y = b.aiOnnx:matmul({ x, w })
+    b:addOutputTensor(y)
+    b:saveInitializersExternally({ w }, path)
+    local s = helper.inference(b, popart.DataFlow(1, { y }))
+    assert.same({ { 4.0, 6 } }, helper.run(s, { [x] = torch.ones(1, 2) })[y]:tolist())
+  end)
+
   it("says what stands in place of methods that it lacks", function()
     local s = scales()
     for _, name in ipairs({ "runWithHandle", "fromIr", "setDeviceInfo", "connectStream" }) do

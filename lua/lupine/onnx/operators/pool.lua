@@ -226,16 +226,23 @@ local function check_places(n, x)
 end
 
 return function(op)
+  op("MaxPool(X; kernel_shape: ints!, pads: ints, strides: ints, auto_pad: string = 'NOTSET') "
+    .. "-> (Y)", 1, max_pool)
+  op("MaxPool(X; kernel_shape: ints!, pads: ints, storage_order: int = 0, strides: ints, "
+    .. "auto_pad: string = 'NOTSET') -> (Y, Indices?)", 8, max_pool)
   op("MaxPool(X; kernel_shape: ints!, ceil_mode: int = 0, dilations: ints, pads: ints, "
     .. "storage_order: int = 0, strides: ints, auto_pad: string = 'NOTSET') -> (Y, Indices?)",
-    { 1, 8, 10, 11, 12 }, max_pool)
+    { 10, 11, 12 }, max_pool)
   op("MaxUnpool(X, I, output_shape?; kernel_shape: ints!, pads: ints, strides: ints) -> (output)",
     { 9, 11 }, max_unpool, { constants = { [3] = true } })
   op("MaxRoiPool(X, rois; pooled_shape: ints!, spatial_scale: float = 1.0) -> (Y)", 1,
     max_roi_pool)
+  op("AveragePool(X; kernel_shape: ints!, pads: ints, strides: ints, "
+    .. "auto_pad: string = 'NOTSET') -> (Y)", 1, average_pool)
+  op("AveragePool(X; kernel_shape: ints!, count_include_pad: int = 0, pads: ints, strides: ints, "
+    .. "auto_pad: string = 'NOTSET') -> (Y)", 7, average_pool)
   op("AveragePool(X; kernel_shape: ints!, ceil_mode: int = 0, count_include_pad: int = 0, "
-    .. "pads: ints, strides: ints, auto_pad: string = 'NOTSET') -> (Y)", { 1, 7, 10, 11 },
-    average_pool)
+    .. "pads: ints, strides: ints, auto_pad: string = 'NOTSET') -> (Y)", { 10, 11 }, average_pool)
   op("LpPool(X; kernel_shape: ints!, p: int = 2, pads: ints, strides: ints, "
     .. "auto_pad: string = 'NOTSET') -> (Y)", { 1, 2, 11 }, function(n, x)
     local w, count = windows_on(n, x)
