@@ -62,7 +62,7 @@ local function activations(n, usual, count)
       out[d].first = wanted
     end
   end
-  return out, plain and not n.attr.clip
+  return out, plain
 end
 
 -- ---- one step --------------------------------------------------------------------------

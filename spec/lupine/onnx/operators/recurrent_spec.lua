@@ -1,4 +1,5 @@
 -- Recurrent layers of ONNX against its equations in float64, and PyTorch's layers.
+local helper = require("spec.helper")
 local node = require("spec.lupine.onnx.node")
 local recorded = require("spec.lupine.onnx.recorded")
 local torch = require("torch")
@@ -165,5 +166,21 @@ describe("ONNX", function()
       { activations = { "Tanh" } })
     refuses("sequence_lens: expected the shape torch.Size([2])",
       { x, w, r, false, torch.ones(3):int() })
+  end)
+
+  it("clip what activations get, also where PyTorch's layer is the rest", function()
+    local x = torch.tensor({ 3.0, -2.0, 0.05 }):reshape({ 3, 1, 1 })
+    local w, none = torch.ones(1, 1, 1), torch.zeros(1, 1, 1)
+    local y = node("RNN", { x, w, none }, { hidden_size = 1, clip = 0.25 })
+    helper.near(y:reshape({ -1 }), torch.tensor({ 0.25, -0.25, 0.05 }):tanh())
+    local h = 0.0
+    for i = 1, 3 do -- a GRU of gates z and n
+      local a = math.max(-0.25, math.min(0.25, ({ 3.0, -2.0, 0.05 })[i]))
+      local z, n = 1 / (1 + math.exp(-a)), torch.tensor(a):tanh():item()
+      h = (1 - z) * n + z * h
+    end
+    y = node("GRU", { x, torch.ones(1, 3, 1), torch.zeros(1, 3, 1) }, { hidden_size = 1,
+      clip = 0.25, linear_before_reset = 1 })
+    helper.near(y[2]:reshape({ -1 }), { h })
   end)
 end)
