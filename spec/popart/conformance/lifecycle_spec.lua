@@ -389,6 +389,18 @@ describe("an executable", function()
     helper.raises("popart_exception", "of another session", function()
       s:loadExecutableFromFile(path)
     end)
+    local function scaled(batches, options)
+      local one, _, _, y = adds()
+      return popart.InferenceSession({ fnModel = one:getModelProto(),
+        dataFlow = popart.DataFlow(batches, { y }), userOptions = helper.options(options),
+        deviceInfo = popart.DeviceManager():createOfflineIPUDevice({ numIPUs = 2 }) })
+    end
+    scaled(2):compileAndExport(path)
+    for _, other in ipairs({ scaled(1), scaled(2, helper.loops(1, 2)) }) do
+      other:loadExecutableFromFile(path)
+      helper.refuses("popart_exception", "runs 2 batches of 1 micro%-batches on 1 replicas",
+        other.prepareDevice, other, false)
+    end
     local file = assert(io.open(path, "w"))
     file:write("nothing")
     file:close()

@@ -136,6 +136,19 @@ describe("Loop", function()
     end, { w, limit, torch.ones({ 2 }) }, { 1, 3 })
   end)
 
+  it("counts its rounds, whoever knows when they end; one round is a stack", function()
+    local body = graphs.graph("i, going, v -> going_out, v_out", { { "f = Cast(i)", { to = 1 } },
+      { "v_out = Add(v, f)" }, { "sum = ReduceSum(v_out)", { keepdims = 0 } },
+      { "going_out = Less(sum, limit)" } })
+    local model = graphs.model("v -> y", { { "y = Loop(M, go, v)", { body = body } } },
+      { M = trips(9), go = torch.tensor(true), limit = torch.tensor(6.5) })
+    helper.near(graphs.both(model, { torch.tensor({ 0.25 }) }), { 10.25 }) -- 1 + 2 + 3 + 4
+    local y, all = graphs.both(recurrence(1), { x, v })
+    local want, stack = unrolled(1, torch.tensor({ 0.5, -0.8 }), x, v)
+    helper.near(y, want)
+    helper.near(all, stack)
+  end)
+
   it("does nothing if the condition is false before", function()
     local body = graphs.graph("i, going, v -> going, v_out", { { "v_out = Add(v, v)" } })
     local model = graphs.model("go, v -> y", { { "y = Loop(M, go, v)", { body = body } } },
