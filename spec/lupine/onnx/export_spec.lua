@@ -187,6 +187,25 @@ describe("an exported module", function()
       "__ipu_number")))
   end)
 
+  it("draws anew in every run, of the same distribution and type", function()
+    local function f(x)
+      return torch.rand({ 500 }), torch.randn({ 500 }), x:clone():uniform_(2, 4),
+        x:clone():normal_(-3, 0.5), torch.bernoulli(x)
+    end
+    local x = torch.full({ 500 }, 0.75)
+    local m = onnx.load(onnx.export(f, { x }, nil, { opset_version = 15 }))
+    local first, second = { m(x) }, { m(x) }
+    for i, want in ipairs({ { 0.5, 0.29 }, { 0, 1 }, { 3, 0.58 }, { -3, 0.5 }, { 0.75, 0.43 } }) do
+      local y = first[i]
+      assert.same({ "torch.Size([500])", torch.float32 }, { tostring(y.shape), y.dtype })
+      assert.is_true(math.abs(y:mean():item() - want[1]) < 0.25 * want[2])
+      assert.is_true(math.abs(y:std():item() - want[2]) < 0.15 * want[2])
+      assert.is_false(torch.equal(y, second[i]))
+    end
+    helper.refuses("NotImplementedError", "bernoulli: needs opset 15", onnx.export, torch.bernoulli,
+      { x }, nil, { opset_version = 14 })
+  end)
+
   it("may be in training mode", function()
     local m = nn.Sequential(nn.BatchNorm1d(3, { momentum = 0.3 }), nn.Dropout(0.25))
     local x = torch.randn({ 8, 3 })

@@ -1,4 +1,5 @@
 --- What normalisations, poolings, softmax, losses and random numbers are in ONNX.
+local tensors = require("lupine.onnx.tensors")
 local torch = require("torch")
 
 local function list(x)
@@ -318,7 +319,7 @@ local function random(rules)
     rules[name] = function(e, n)
       local given = attributes(n.attributes)
       given.shape = list(n.results[1].shape)
-      given.dtype = require("lupine.onnx.tensors").number(torch[dtype(n)])
+      given.dtype = tensors.number(torch[dtype(n)])
       return e:emit(op, {}, given)
     end
   end
