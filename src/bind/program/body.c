@@ -167,13 +167,12 @@ static int control_loop(lua_State *L)
             !lp_graph_output(b->g, v, &e))
             return lp_bind_fail(L, &e);
     }
-    LpAttr attr[LP_LOOP_N_ATTR] = {[LP_LOOP_BODY] = lp_attr_graph(b->g),
-                                   [LP_LOOP_COUNT] =
-                                       lp_attr_int(luaL_checkinteger(L, 1)),
-                                   [LP_LOOP_CARRIED] = lp_attr_int(carried),
-                                   [LP_LOOP_SCANNED] =
-                                       lp_attr_int(b->n_input - carried),
-                                   [LP_LOOP_REVERSE] = lp_attr_bool(false)};
+    LpAttr attr[LP_LOOP_N_ATTR] = {
+        [LP_LOOP_BODY] = lp_attr_graph(b->g),
+        [LP_LOOP_COUNT] = lp_attr_int(luaL_checkinteger(L, 1)),
+        [LP_LOOP_CARRIED] = lp_attr_int(carried),
+        [LP_LOOP_SCANNED] = lp_attr_int(b->n_input - carried),
+        [LP_LOOP_REVERSE] = lp_attr_bool(false)};
     return push_results(L, &op_loop, &u, attr, n_result, b, NULL);
 }
 
@@ -207,27 +206,13 @@ static int control_call(lua_State *L)
     return push_results(L, &op_call, &u, attr, (int)b->g->n_output, b, NULL);
 }
 
-/* body:types() -> {{shape, dtype}} of its results */
-static int body_types(lua_State *L)
-{
-    Body *b = lp_check_box(L, 1, &body_class);
-    lua_createtable(L, (int)b->g->n_output, 0);
-    for (size_t i = 0; i < b->g->n_output; i++) {
-        const LpType *t = lp_graph_type(b->g, b->g->output[i]);
-        lua_pushfstring(L, "%s%s", lp_dtype_name(t->dtype), lp_shape_str(t));
-        lua_rawseti(L, -2, (lua_Integer)i + 1);
-    }
-    return 1;
-}
-
 void lp_bind_body(lua_State *L)
 {
-    static const luaL_Reg methods[] = {{"types", body_types}, {NULL, NULL}};
     static const luaL_Reg functions[] = {{"body", body_new},
                                          {"loop", control_loop},
                                          {"branch", control_branch},
                                          {"call", control_call},
                                          {NULL, NULL}};
-    lp_add_class(L, &body_class, methods);
+    lp_add_class(L, &body_class, (luaL_Reg[]){{NULL, NULL}});
     luaL_setfuncs(L, functions, 0);
 }
