@@ -73,6 +73,8 @@ describe("a message", function()
   it("is read by nobody where it is broken", function()
     refuses("ValueError", "m is no ONNX model: ModelProto, byte", proto.decode, "\x3a\x7f", "m")
     refuses("ValueError", "it has no graph", proto.decode, "")
+    refuses("ValueError", "TensorProto, byte 2: a field ends behind the end", core.onnx_decode,
+      "\x42\x02x", "TensorProto")
     refuses("FileNotFoundError", "none.onnx", proto.read, "none.onnx")
   end)
 end)
