@@ -54,7 +54,11 @@ describe("a message", function()
       "TensorProto")
     refuses("TypeError", "dims: expected a list", core.onnx_encode, { dims = 5 }, "TensorProto")
     refuses("TypeError", "without zero bytes", core.onnx_encode, { name = "a\0" }, "TensorProto")
-    refuses("ValueError", "32 bits", core.onnx_encode, { data_type = 1 << 33 }, "TensorProto")
+    for _, v in ipairs({ 1 << 33, 1 << 31, -(1 << 31) - 1 }) do
+      refuses("ValueError", "32 bits", core.onnx_encode, { data_type = v }, "TensorProto")
+    end
+    local ends = { (1 << 31) - 1, -(1 << 31) }
+    assert.same(ends, again({ int32_data = ends }, "TensorProto").int32_data)
     local ring = {}
     ring.node = { { attribute = { { g = ring } } } }
     refuses("ValueError", "nested deeper than 100", core.onnx_encode, ring, "GraphProto")

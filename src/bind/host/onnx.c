@@ -173,7 +173,10 @@ static lua_Integer to_integer(lua_State *L, const Class *d, const Field *f)
     lua_Integer v = lua_tointegerx(L, -1, &ok);
     if (!ok || lua_type(L, -1) != LUA_TNUMBER)
         other_type(L, d, f, "an integer");
-    if (size_of(f) == 4 && (v < INT32_MIN || v > UINT32_MAX))
+    bool natural =
+        f->type == PROTOBUF_C_TYPE_UINT32 || f->type == PROTOBUF_C_TYPE_FIXED32;
+    lua_Integer least = natural ? 0 : INT32_MIN;
+    if (size_of(f) == 4 && (v < least || v > least + UINT32_MAX))
         lp_raise(L, LP_E_VALUE, "%s: %s: %lld is more than a field of 32 bits",
                  d->short_name, f->name, (long long)v);
     return v;
