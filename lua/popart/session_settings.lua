@@ -127,8 +127,10 @@ end
 
 -- ---- what is compiled -------------------------------------------------------------------------
 
--- The engine's options: stochastic rounding sets one, unless they say otherwise.
-local function engine(s)
+--- The engine's options: stochastic rounding sets one, unless they say otherwise.
+---@param s table
+---@return table<string, string>
+function M.engine(s)
   local given = {}
   if s.options.enableStochasticRounding then
     given["target.deterministicWorkers"] = "true"
@@ -156,7 +158,7 @@ local function system(s)
   end
   out.output_slices = slices == s.batches * s.accumulation and 0 or slices
   out.synthetic_data = o.syntheticDataMode.name ~= "Off"
-  if engine_options.is_on(engine(s), "debug.allowOutOfMemory") then
+  if engine_options.is_on(M.engine(s), "debug.allowOutOfMemory") then
     out.allow_out_of_memory = true
   end
   return out
@@ -371,7 +373,7 @@ end
 ---@param s table
 ---@return boolean
 function M.profiles(s)
-  return engine_options.is_on(engine(s), "autoReport.all")
+  return engine_options.is_on(M.engine(s), "autoReport.all")
 end
 
 --- Notes in the report what the options do not change.
@@ -393,7 +395,7 @@ function M.annotate(s)
     note("SessionOptions.enablePipelining", "without gradient accumulation each batch updates the "
       .. "weights before the next one begins")
   end
-  engine_options.note(engine(s), note)
+  engine_options.note(M.engine(s), note)
   s.session.report.no_effect = out
 end
 

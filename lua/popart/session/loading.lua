@@ -7,7 +7,6 @@
 --- Source: PopART Python API, Session; PopART user guide 4.
 local check = require("lupine.base.check")
 local device_info = require("popart.device_info")
-local engine_options = require("lupine.engine_options")
 local errors = require("popart.errors")
 local executables = require("popart.executables")
 local logging = require("popart.logging")
@@ -43,10 +42,6 @@ local function states_given(s)
   return given
 end
 
-local function engine_of(s)
-  return engine_options.effective(s.options.engineOptions, "engineOptions")
-end
-
 -- Tells compilationProgressLogger how far it is, never less than before.
 local function teller(s)
   local told, total = s.options.compilationProgressLogger, s.options.compilationProgressTotal
@@ -80,7 +75,7 @@ local function open(s, tell)
     s.view = optimizers.view(s.optimizer, settings.trained(s), states_given(s))
     spec.optimizer = s.view
   end
-  reports.prepare(engine_of(s), s.name)
+  reports.prepare(settings.engine(s), s.name)
   return lupine_session.open(step, spec)
 end
 
@@ -96,7 +91,7 @@ end
 -- The program with its report files.
 local function opened(s, tell)
   local session = errors.guard("popart_exception", open, s, tell)
-  local folder = reports.write(session, engine_of(s), s.name)
+  local folder = reports.write(session, settings.engine(s), s.name)
   if folder then
     logging.info("session", "reports of the session '%s' are in %s", s.name, folder)
   end
