@@ -37,6 +37,36 @@ describe("loop", function()
     assert.equal(1, power(0))
   end)
 
+  it("requires gradients of what may have them after any number of rounds", function()
+    local one, weight = torch.ones(1), torch.ones(1):requires_grad_()
+    local function traced(count, body, pick)
+      local seen = {}
+      compiled.step(function(a, b)
+        local out = control.loop(count, body, pick(a, b))
+        for i, t in ipairs(out) do
+          seen[i] = t.requires_grad
+        end
+        return out[1]
+      end, { one, one }, { { "parameter", "w", weight } })
+      return seen
+    end
+    local function turn(u, v, w)
+      return v, w, u
+    end
+    assert.same({ true, true, true }, traced(2, turn, function(a, b) return { a, b, weight } end))
+    assert.same({ false, false, false }, traced(2, turn, function(a, b) return { a, b, a } end))
+    assert.same({ true }, traced(0, one.detach, function() return { weight } end))
+  end)
+
+  it("takes as many inputs as its body was traced with", function()
+    for _, name in ipairs({ "loop", "call" }) do
+      fails("ValueError", "a body of 1 inputs, 3 given", lupine.compile, function(x)
+        local body = core.body(function(list) return list end, { x })
+        return name == "loop" and core.loop(2, body, { x, x, x }) or core.call(body, { x, x, x })
+      end, { torch.ones(1) })
+    end
+  end)
+
   it("carries several values, in any order", function()
     local a, b, c = both(function(x, y, z)
       local out = control.loop(3, function(p, q, r) return { q, r, p + q } end, { x, y, z })
