@@ -317,6 +317,7 @@ end
 ---  settings (popart.InputSettings?) and debugContext (string?, its name: "input")
 ---@return string id
 function Builder:addInputTensor(...)
+  check.method(self, Builder, "addInputTensor")
   local first = ...
   local names = type(first) == "string" and { "dataType", "shape", "settings", "debugContext" }
     or { "tensorInfo", "settings", "debugContext" }
@@ -341,6 +342,7 @@ end
 ---@param debugContext? string its name
 ---@return string id
 function Builder:addUntypedInputTensor(debugContext)
+  check.method(self, Builder, "addUntypedInputTensor")
   errors.check(self._parent, "popart_exception", "Can not add untyped tensors to the top-level "
     .. "graph. Use addInputTensor(tensorInfo, debugContext) instead.")
   local name = debugContext or ""
@@ -365,6 +367,7 @@ end
 ---  debugContext (string?, its name: "init_input")
 ---@return string id
 function Builder:addInitializedInputTensor(...)
+  check.method(self, Builder, "addInitializedInputTensor")
   local values = check.arguments("addInitializedInputTensor",
     { "initVal", "variableSettings", "debugContext" }, nil,
     table.unpack(opsets.with_context(table.pack(...)), 1, select("#", ...)))
@@ -390,6 +393,7 @@ end
 --- error: popart_exception for a tensor that is not there
 ---@param outputName string
 function Builder:addOutputTensor(outputName)
+  check.method(self, Builder, "addOutputTensor")
   check_open(self, outputName, "addOutputTensor: outputName")
   errors.check(self._names:has(outputName), "popart_exception",
     "addOutputTensor: unknown tensor '%s'", outputName)
@@ -400,6 +404,7 @@ end
 --- The outputs of the model, in place of those that were marked before.
 ---@param ids string[]
 function Builder:setGraphOutputs(ids)
+  check.method(self, Builder, "setGraphOutputs")
   self._model.graph.output = {}
   for _, id in ipairs(check.strings(ids, "setGraphOutputs: ids")) do
     self:addOutputTensor(id)
@@ -410,6 +415,7 @@ end
 --- the tensors of this one.
 ---@return popart.Builder
 function Builder:createSubgraphBuilder()
+  check.method(self, Builder, "createSubgraphBuilder")
   local child = Builder({ _parent = self })
   self._children[#self._children + 1] = child
   return child
@@ -454,6 +460,7 @@ end
 ---@param ... any opName, opVersion, domain, inputs, attributes (table), numOutputs (1), name
 ---@return string[] ids
 function Builder:customOp(...)
+  check.method(self, Builder, "customOp")
   local v = check.arguments("customOp", { "opName", "opVersion", "domain", "inputs", "attributes",
     "numOutputs", "name" }, { inputs = "list", attributes = true }, ...)
   local list = {}
@@ -510,6 +517,7 @@ end
 ---@param humanReadable? boolean
 ---@return string
 function Builder:getModelProto(humanReadable)
+  check.method(self, Builder, "getModelProto")
   import_opsets(self)
   return humanReadable and proto.text(self._model)
     or errors.guard("popart_exception", core.onnx_encode, whole(self), "ModelProto")
@@ -519,6 +527,7 @@ end
 --- error: OSError
 ---@param filename string
 function Builder:saveModelProto(filename)
+  check.method(self, Builder, "saveModelProto")
   check.string(filename, "saveModelProto: filename")
   import_opsets(self)
   errors.guard("popart_exception", proto.write, self._model, filename)
@@ -587,6 +596,7 @@ end
 ---@param id string
 ---@return integer[]
 function Builder:getTensorShape(id)
+  check.method(self, Builder, "getTensorShape")
   return { table.unpack(known(self, id, "getTensorShape").shape) }
 end
 

@@ -10,6 +10,7 @@ local core = require("lupine.core")
 local device_info = require("popart.device_info")
 local errors = require("popart.errors")
 local logging = require("popart.logging")
+local own = require("popart.session.own")
 local settings = require("popart.session_settings")
 local stored = require("lupine.session.stored")
 local tables = require("lupine.base.tables")
@@ -70,7 +71,7 @@ end
 function methods.saveExecutable(self, ...)
   local v = check.arguments("saveExecutable", { "path", "savePopartMetadata", "saveVariables" },
     nil, ...)
-  local s = rawget(self, "_s")
+  local s = own.state(self)
   errors.check(s.session, "popart_exception", "There is no executable to save. Please compile the "
     .. "executable by calling prepareDevice() first.")
   local path = target_of(v[1], DEFAULT_NAME, "saveExecutable")
@@ -81,7 +82,7 @@ end
 --- errors: as of saveExecutable
 ---@param path string a folder gets variables.popef
 function methods.saveVariables(self, path)
-  local s = rawget(self, "_s")
+  local s = own.state(self)
   errors.check(s.session, "popart_exception", "There is no executable. Please compile it by "
     .. "calling prepareDevice() first.")
   local tensors = {}
@@ -94,7 +95,7 @@ end
 --- source: PopART Python API, Session.compileAndExport
 ---@param filename string a folder gets executable.popef
 function methods.compileAndExport(self, filename)
-  local s = rawget(self, "_s")
+  local s = own.state(self)
   check_offline(s)
   local path = target_of(filename, DEFAULT_NAME, "compileAndExport")
   if not s.session then
@@ -130,7 +131,7 @@ end
 --- source: PopART Python API, Session.loadExecutableFromFile
 ---@param filename string
 function methods.loadExecutableFromFile(self, filename)
-  local s = rawget(self, "_s")
+  local s = own.state(self)
   check.string(filename, "loadExecutableFromFile: filename")
   errors.check(not s.session, "popart_exception",
     "loadExecutableFromFile: the session's device was prepared before")

@@ -62,8 +62,15 @@ local function gives(node, set, n)
   return true
 end
 
+-- A builder's method was called with a colon.
+local function check_builder(self, where)
+  errors.check(type(self) == "table" and rawget(self, "_model"), "TypeError",
+    "%s is a method of a popart.Builder: call it with a colon", where)
+end
+
 -- The node whose outputs these are, all of them.
 local function node_of(self, ids, where)
+  check_builder(self, where)
   local list, set = names_of(ids, where), {}
   for _, id in ipairs(list) do
     set[id] = true
@@ -191,6 +198,7 @@ local function scoped(leave, fn, ...)
 end
 
 local function open(self, name, value, field, fn)
+  check_builder(self, "this")
   local list, entry = self._attributes, { name = name, value = value, field = field }
   table.insert(list, 1, entry) -- the last one opened is found first
   return scoped(function()
@@ -293,6 +301,7 @@ end
 ---@param name string
 ---@param fn? function that runs in the scope
 function methods:nameScope(name, fn)
+  check_builder(self, "nameScope")
   local scopes = self._scopes
   table.insert(scopes, check.string(name, "nameScope: name"))
   return scoped(function()

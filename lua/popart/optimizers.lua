@@ -3,7 +3,7 @@
 ---     local view = optimizers.view(optimizer, { { name = "w", tensor = w } }, initialisers)
 ---     session.open(step, { optimizer = view, … })
 ---     view:replace(other, session)   -- updateOptimizerFromHost
----     optimizers.scalars(…)          -- PopART's numbers of it; no session reads them
+---     optimizers.scalars(…)          -- PopART's numbers of it, for anchors
 local adam = require("popart.optimizers.adam")
 local adaptive = require("popart.optimizers.adaptive")
 local base = require("popart.optimizers.base")

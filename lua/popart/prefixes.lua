@@ -3,8 +3,8 @@
 --- two of every number that programs are given of an optimizer, of all weights and of one
 --- (lua/popart/optimizers/scalars.lua).
 ---
---- Anchors can be had of gradients, updated variables, accumulators and states; the other
---- tensors exist in no program here.
+--- Anchors can be had of gradients, updated variables, accumulators, states and the
+--- optimizer's numbers; the other tensors exist in no program here.
 ---
 --- Source: PopART Python API.
 local M = {}

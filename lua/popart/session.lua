@@ -22,6 +22,7 @@ local executables = require("popart.executables")
 local loading = require("popart.session.loading")
 local logging = require("popart.logging")
 local optimizers = require("popart.optimizers")
+local own = require("popart.session.own")
 local Patterns = require("popart.patterns").Patterns
 local placement = require("popart.placement")
 local option_rules = require("popart.option_rules")
@@ -99,7 +100,8 @@ local function check_anchors(s, scope)
     local base = settings.base_of(id)
     errors.check(base == id or s.training, "popart_exception", "Anchor tensor `%s' not in Ir "
       .. "Tensors: inference has no gradients", id)
-    if scope:find(base) == nil and not (s.training and settings.is_state(id)) then
+    if scope:find(base) == nil and not (s.training and settings.is_state(id))
+      and not settings.scalars(s)[id] then
       errors.raise("popart_exception", "Anchor tensor `%s' not in Ir Tensors%s", id,
         check.nearest(base, s.traced.names))
     end
@@ -159,7 +161,7 @@ local prepared = loading.prepared
 --- source: 004 popart.TrainingSession.updateOptimizerFromHost
 ---@param optimizer popart.Optimizer
 function Session:updateOptimizerFromHost(optimizer)
-  local s = rawget(self, "_s")
+  local s = own.state(self)
   errors.check(s.training, "popart_exception",
     "updateOptimizerFromHost is not available for an inference session")
   check.instance(optimizer, "updateOptimizerFromHost: optimizer", optimizers.Optimizer,
@@ -188,7 +190,7 @@ end
 --- source: 004 popart.Session.initAnchorArrays
 ---@return table<string, torch.Tensor>
 function Session:initAnchorArrays()
-  local s = rawget(self, "_s")
+  local s = own.state(self)
   local out = {}
   for _, id in ipairs(s.flow:anchors()) do
     local info = self:getInfo(id)
@@ -203,7 +205,7 @@ end
 ---@param id string
 ---@return popart.TensorInfo
 function Session:getInfo(id)
-  local s = rawget(self, "_s")
+  local s = own.state(self)
   return settings.info(s, check.string(id, "getInfo: id")) or errors.raise("popart_exception",
     "no tensor '%s' in the program%s", id, check.nearest(id, s.traced.names))
 end
@@ -211,12 +213,12 @@ end
 ---@param id string
 ---@return boolean
 function Session:hasInfo(id)
-  return settings.info(rawget(self, "_s"), check.string(id, "hasInfo: id")) ~= nil
+  return settings.info(own.state(self), check.string(id, "hasInfo: id")) ~= nil
 end
 
 ---@return string[] ids, sorted
 function Session:getAllTensorIds()
-  return { table.unpack(rawget(self, "_s").traced.names) }
+  return { table.unpack(own.state(self).traced.names) }
 end
 Session.getTensorIds = Session.getAllTensorIds
 

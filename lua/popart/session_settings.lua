@@ -9,6 +9,7 @@ local device_info = require("popart.device_info")
 local engine_options = require("lupine.engine_options")
 local enums = require("popart.enums")
 local node_attributes = require("popart.node_attributes")
+local optimizers = require("popart.optimizers")
 local option_rules = require("popart.option_rules")
 local options = require("popart.options")
 local prefixes = require("popart.prefixes")
@@ -104,6 +105,18 @@ local STATES = { prefixes.reservedAcclPrefix(), prefixes.reservedAccl1Prefix(),
   prefixes.reservedAccl2Prefix(), prefixes.reservedAccl3Prefix(), prefixes.reservedAccumPrefix(),
   prefixes.reservedStepPrefix() }
 
+--- The optimizer's numbers that may change, as they are now, by the names of PopART's
+--- tensors: anchors may ask for them, the device has them in another form.
+---@param s table
+---@return table<string, number>
+function M.scalars(s)
+  local o = s.options
+  return s.training and optimizers.scalars(s.optimizer, M.trained(s), {
+    accumulation = o.enableGradientAccumulation and s.accumulation or nil, replicas = s.replicas,
+    mean = o.accumulationAndReplicationReductionType.name == "Mean",
+    running = o.meanAccumulationAndReplicationReductionStrategy.name == "Running" }) or {}
+end
+
 --- Whether a name is that of an optimizer's state.
 ---@param name string
 ---@return boolean
@@ -177,11 +190,12 @@ end
 ---@param s table
 ---@return table spec
 function M.spec(s)
-  local o, anchors = s.options, {}
-  for i, id in ipairs(s.flow:anchors()) do
+  local o, anchors, scalars = s.options, {}, M.scalars(s)
+  for _, id in ipairs(s.flow:anchors()) do
     local mode = dataflow.mode(s.flow:art(id))
-    anchors[i] = { name = id, mode = counts_micro_batches(s, id) and "all" or mode.mode,
-      period = counts_micro_batches(s, id) and 1 or mode.period }
+    anchors[#anchors + 1] = not scalars[id] and { name = id,
+      mode = counts_micro_batches(s, id) and "all" or mode.mode,
+      period = counts_micro_batches(s, id) and 1 or mode.period } or nil
   end
   local parameter, buffer = {}, {}
   for _, name in ipairs(s.model.order) do
@@ -253,10 +267,11 @@ function M.travels(s)
 end
 
 local function outputs_of(s)
-  local list = {}
+  local list, scalars = {}, M.scalars(s)
   for i, id in ipairs(s.flow:anchors()) do
     local art, info = s.flow:art(id), M.info(s, id)
-    list[i] = { id = id, dtype = info:dataType(), shape = info:shape(), art = art,
+    list[i] = { id = id, scalar = scalars[id] ~= nil, dtype = info:dataType(),
+      shape = info:shape(), art = art,
       steps = dataflow.fetches(art, s.batches, s.accumulation), replicas = s.replicas }
   end
   return list
@@ -296,15 +311,23 @@ function M.feed(s, values)
   return out
 end
 
+-- What an anchor of an optimizer's number gives: the same in all of a run.
+local function scalar_values(s, d)
+  local value = M.scalars(s)[d.id]
+  local times = d.art:id().name == "Sum" and s.batches * s.accumulation or 1
+  return torch.full({ d.steps * d.replicas }, value * times, { dtype = d.dtype })
+end
+
 --- What a run returned -> descriptions with their values.
 ---@param s table
 ---@param anchors torch.Tensor[]
 ---@return table[] descriptions
 function M.returned(s, anchors)
-  local list = M.program(s).outputs
-  for i, d in ipairs(list) do
-    local value = anchors[i]
-    if counts_micro_batches(s, d.id) then
+  local list, at = M.program(s).outputs, 0
+  for _, d in ipairs(list) do
+    at = d.scalar and at or at + 1
+    local value = d.scalar and scalar_values(s, d) or anchors[at]
+    if counts_micro_batches(s, d.id) and not d.scalar then
       local period, all = d.art:rp(), s.batches * s.accumulation
       value = value:reshape({ all // period, period, -1 }):select(1, period - 1)
     end
@@ -348,7 +371,7 @@ function M.info(s, id)
       return tensor_info.TensorInfo(state.tensor.dtype, state.tensor.shape)
     end
   end
-  return nil
+  return M.scalars(s)[id] and tensor_info.TensorInfo("FLOAT", {}) or nil
 end
 
 -- ---- the optimizer's states ---------------------------------------------------------------

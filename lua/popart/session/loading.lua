@@ -13,6 +13,7 @@ local logging = require("popart.logging")
 local lupine_session = require("lupine.session")
 local memory = require("popart.memory")
 local optimizers = require("popart.optimizers")
+local own = require("popart.session.own")
 local reports = require("lupine.session.reports")
 local settings = require("popart.session_settings")
 
@@ -25,7 +26,7 @@ local methods = M.methods
 ---@param what string the method
 ---@return table s
 function M.prepared(self, what)
-  local s = rawget(self, "_s")
+  local s = own.state(self)
   errors.check(s.session, "popart_runtime_error", "Devicex::prepare() must be called before "
     .. "Devicex::%s(...) is called.", what)
   return s
@@ -105,7 +106,7 @@ end
 --- source: 004 popart.Session.prepareDevice
 ---@param ... any loadEngine (boolean, true)
 function methods:prepareDevice(...)
-  local s = rawget(self, "_s")
+  local s = own.state(self)
   local load = check.one("prepareDevice", "loadEngine", ...)
   errors.check(not s.session, "popart_exception", "prepareDevice: the session's device was "
     .. "prepared before; make a new session to compile the model again")
@@ -158,7 +159,7 @@ end
 --- Puts a program that was prepared with loadEngine = false on its device.
 --- error: popart_runtime_error before prepareDevice, or for an offline device
 function methods:loadEngineAndConnectStreams()
-  local s = rawget(self, "_s")
+  local s = own.state(self)
   errors.check(s.session, "popart_runtime_error", "no compiled engine: Did you forget to call "
     .. "prepareDevice()?")
   errors.guard("popart_runtime_error", M.load, s)

@@ -7,6 +7,7 @@ local device_info = require("popart.device_info")
 local enums = require("popart.enums")
 local errors = require("popart.errors")
 local node_attributes = require("popart.node_attributes")
+local own = require("popart.session.own")
 local proto = require("lupine.onnx.proto")
 local settings = require("popart.session_settings")
 local tables = require("lupine.base.tables")
@@ -17,7 +18,7 @@ local M = { methods = {} }
 local methods = M.methods
 
 local function reported(self)
-  local s = rawget(self, "_s")
+  local s = own.state(self)
   errors.check(s.session and s.options.compileEngine, "popart_exception",
     "Session must have been prepared before a report can be fetched")
   errors.check(device_info.can_profile(s.device), "poplar_exception",
@@ -85,7 +86,7 @@ end
 ---@param id? string
 ---@return integer
 function methods:getCycleCount(id)
-  local s = rawget(self, "_s")
+  local s = own.state(self)
   local o = s.options
   errors.check(o.instrumentWithHardwareCycleCounter, "popart_runtime_error",
     "SessionOption 'instrumentWithHardwareCycleCounter' must be set to True in order to measure "
@@ -169,7 +170,7 @@ end
 ---@return string
 function methods:serializeIr(format)
   check.enum(format, "serializeIr: format", enums.IrSerializationFormat)
-  local s, out = rawget(self, "_s"), {}
+  local s, out = own.state(self), {}
   add_graph(s, out, "maingraph", s.model.graph)
   return core.json_encode(out, 1)
 end

@@ -7,6 +7,7 @@ local check = require("lupine.base.check")
 local errors = require("popart.errors")
 local loading = require("popart.session.loading")
 local model_file = require("popart.session.model_file")
+local own = require("popart.session.own")
 local tables = require("lupine.base.tables")
 
 local M = { methods = {} }
@@ -41,7 +42,7 @@ end
 ---@param toLocation string
 function methods:updateExternallySavedTensorLocations(fromLocation, toLocation)
   local where = "updateExternallySavedTensorLocations: "
-  model_file.move(rawget(self, "_s"), check.string(fromLocation, where .. "fromLocation"),
+  model_file.move(own.state(self), check.string(fromLocation, where .. "fromLocation"),
     check.string(toLocation, where .. "toLocation"))
 end
 

@@ -10,6 +10,7 @@ local core = require("lupine.core")
 local errors = require("popart.errors")
 local loading = require("popart.session.loading")
 local model_file = require("popart.session.model_file")
+local own = require("popart.session.own")
 local settings = require("popart.session_settings")
 local stepio = require("popart.stepio")
 local traced = require("popart.traced")
@@ -31,7 +32,7 @@ local function brought(s)
 end
 
 -- What of the host is meant by a name: its own, once there is a second copy of it.
-local function own(s, name, t)
+local function host_own(s, name, t)
   return s.host and s.host[name] or t
 end
 
@@ -136,7 +137,7 @@ function methods:writeWeights(weightsIo)
   check_variable(s, "writeWeights")
   errors.guard("popart_runtime_error", each_weight, s, "writeWeights", weightsIo, function(name, t)
     check_elements("writeWeights", name, weightsIo:weight(name), t)
-    settings.set_host(own(s, name, t), weightsIo:weight(name))
+    settings.set_host(host_own(s, name, t), weightsIo:weight(name))
   end)
 end
 
@@ -153,7 +154,7 @@ end
 --- source: 004 popart.Session.resetHostWeights
 ---@param ... any model (path or bytes), ignoreWeightsInModelWithoutCorrespondingHostWeight
 function methods:resetHostWeights(...)
-  local s = rawget(self, "_s")
+  local s = own.state(self)
   local v = check.arguments("resetHostWeights", { "modelProtoOrFilename",
     "ignoreWeightsInModelWithoutCorrespondingHostWeight" }, nil, ...)
   check_variable(s, "resetHostWeights")
@@ -169,7 +170,7 @@ function methods:resetHostWeights(...)
     local old = s.model.variables[name] or states[name]
     if old then
       check_same(name, old, t)
-      settings.set_host(own(s, name, old), t)
+      settings.set_host(host_own(s, name, old), t)
     end
   end
   s.has_weights = false

@@ -262,6 +262,20 @@ describe("replicas", function()
     end
   end)
 
+  it("G1: give the numbers that they train with, one a replica", function()
+    local b, ids = helper.layers(1, 2)
+    local rate = "scaledLearningRate0___default___FLOAT"
+    local function optimizer(lr)
+      return popart.SGD({ defaultLearningRate = { lr, false } })
+    end
+    local s = helper.training(b, popart.DataFlow(1, { rate, ids.loss }), ids.loss,
+      optimizer(0.25), { options = helper.loops(1, 4), device = helper.device(4) })
+    local x = torch.ones(4, 2, 4)
+    assert.same({ 0.25, 0.25, 0.25, 0.25 }, helper.run(s, { [ids.x] = x })[rate]:tolist())
+    s:updateOptimizerFromHost(optimizer(0.5))
+    assert.same({ 0.5, 0.5, 0.5, 0.5 }, helper.run(s, { [ids.x] = x })[rate]:tolist())
+  end)
+
   it("G10: share tensors out without a change of weights", function()
     local on = popart.TensorLocation(popart.TensorStorage.OnChip,
       popart.ReplicatedTensorSharding.On)
