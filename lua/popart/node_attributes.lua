@@ -21,7 +21,7 @@ local methods = M.methods
 M.NAMES = {
   virtualGraph = "__ipu_number", pipelineStage = "__pipeline_stage",
   executionPhase = "__execution_phase", recomputeOutput = "__recompute_output",
-  schedulePriority = "__schedule_priority", outputTensorLocation = "__output_tensor_location",
+  schedulePriority = "__schedule_priority",
   partialsType = "__partials_type", availableMemory = "__available_memory",
   dithering = "__enable_conv_dithering", excludePatterns = "__exclude_patterns",
   inplaceNames = "__inplace_op_names", inplacePriorities = "__inplace_op_priorities",

@@ -129,6 +129,26 @@ function M.is_state(name)
   return false
 end
 
+--- Whether a name is that of a state that the session's optimizer has.
+---@param s table
+---@param id string
+---@return boolean
+function M.has_state(s, id)
+  for _, p in ipairs(s.training and M.trained(s) or {}) do
+    local kind = id:sub(-#p.name - 3) == "___" .. p.name and id:sub(1, -#p.name - 4)
+    local rule = kind and s.optimizer:_rule(p.name)
+    if rule and rule.counts == kind then
+      return true
+    end
+    for _, input in ipairs(rule and rule.inputs or {}) do
+      if input == "state:" .. kind then
+        return true
+      end
+    end
+  end
+  return false
+end
+
 --- A weight of the host gets new values.
 ---@param t torch.Tensor
 ---@param values torch.Tensor

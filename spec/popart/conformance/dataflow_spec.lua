@@ -106,6 +106,20 @@ describe("anchors", function()
       helper.inference, b, popart.DataFlow(1, { Nothing = ART("ALL") }))
   end)
 
+  it("of a state that the optimizer has not", function()
+    local b, ids = helper.layers(1, 3)
+    local function make(prefix, optimizer)
+      return helper.training(b, popart.DataFlow(1, { prefix .. ids.weights[1] }), ids.loss,
+        optimizer, { prepare = false })
+    end
+    local adam = popart.Adam({ defaultLearningRate = { 0.1, false } })
+    assert.is_truthy(make("Accl1___", adam))
+    for _, row in ipairs({ { "Accl___", adam }, { "Accl1___", popart.ConstSGD(0.1) },
+      { "Step___", popart.ConstSGD(0.1) }, { "Accl3___", adam } }) do
+      helper.refuses("popart_exception", "^Anchor tensor `" .. row[1], make, row[1], row[2])
+    end
+  end)
+
   it("A20: an anchor need be no output, an output no anchor", function()
     local b = popart.Builder()
     local x = b:addInputTensor("FLOAT", { 2 })
