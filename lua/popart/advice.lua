@@ -3,6 +3,7 @@
 ---
 --- Source: PopART Python API, SessionOptions and Builder.
 local advice = require("lupine.base.advice")
+local variables = require("lupine.base.variables")
 
 local M = {}
 
@@ -33,7 +34,10 @@ M.ADVICE = {
   -- what is outside the model
   busy = "DeviceConnectionType.OnDemand and DeviceManager:setOnDemandAttachTimeout wait for it",
   cache_folder = function(e)
-    e.message = "SessionOptions.cachePath: " .. e.message
+    local folder = variables.text("POPART_CACHE_DIR")
+    local of = folder and e.message:find(folder, 1, true) and "POPART_CACHE_DIR"
+      or "SessionOptions.cachePath"
+    e.message = of .. ": " .. e.message
   end,
 }
 

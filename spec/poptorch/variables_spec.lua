@@ -17,6 +17,11 @@ describe("a variable of the environment", function()
     popdist.init()
     local model = poptorch.inferenceModel(torch.nn.Linear(1, 1))
     print(model(torch.ones(1, 1)).shape)
+    local popart = require("popart")
+    local builder = popart.Builder()
+    local y = builder.aiOnnx:relu({ builder:addInputTensor("FLOAT", { 1 }) })
+    popart.InferenceSession(builder:getModelProto(), popart.DataFlow(1, { y }),
+      popart.DeviceManager():createCpuDevice()):prepareDevice()
     pcall(torch.zeros, "x")
     error("end")
   ]]
@@ -43,6 +48,9 @@ describe("a variable of the environment", function()
     OMPI_COMM_WORLD_SIZE = { "abc", "0", "-1" }, OMPI_COMM_WORLD_RANK = { "abc", "1", "-1" },
     OMP_NUM_THREADS = { "abc" }, OMP_THREAD_LIMIT = { "abc" }, GOMP_SPINCOUNT = { "abc" },
     OMP_WAIT_POLICY = { "abc" }, LUA_INIT = { "abc" },
+    POPART_LOG_LEVEL = { "abc" }, POPART_LOG_DEST = { "/proc/none/x" },
+    POPART_LOG_CONFIG = { "abc", "{" }, POPART_LOG_FORMAT = { "%q" },
+    POPART_CACHE_DIR = { "/proc/none/x" },
     POPDIST_NUM_TOTAL_REPLICAS = { "abc", "0" }, POPDIST_NUM_LOCAL_REPLICAS = { "abc", "0" },
     POPDIST_REPLICA_INDEX_OFFSET = { "abc", "-1" }, POPDIST_NUM_IPUS_PER_REPLICA = { "abc", "0" },
     POPDIST_LOCAL_INSTANCE_INDEX = { "abc", "-1" },
