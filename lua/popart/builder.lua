@@ -23,6 +23,7 @@ local node_attributes = require("popart.node_attributes")
 local operators = require("lupine.onnx.operators")
 local opsets = require("popart.opsets")
 local proto = require("lupine.onnx.proto")
+local tables = require("lupine.base.tables")
 local tensor_info = require("popart.tensor_info")
 local tensors = require("lupine.onnx.tensors")
 local torch = require("torch")
@@ -493,24 +494,14 @@ local function import_opsets(self)
   end
 end
 
-local function copy(t)
-  local out = {}
-  for key, value in pairs(t) do
-    out[key] = value
-  end
-  return out
-end
-
 -- The model with all of its data: bytes have no folder in which others could be.
 local function whole(self)
-  local model = copy(self._model)
-  model.graph = copy(model.graph)
-  model.graph.initializer = {}
+  local list = {}
   for i, t in ipairs(self._model.graph.initializer) do
-    model.graph.initializer[i] = t.data_location == 1
-      and tensors.write(t.name, self._values[t.name]) or t
+    list[i] = t.data_location == 1 and tensors.write(t.name, self._values[t.name]) or t
   end
-  return model
+  local graph_proto = tables.with(self._model.graph, { initializer = list })
+  return tables.with(self._model, { graph = graph_proto })
 end
 
 --- The model as the bytes of a ModelProto, or as text.

@@ -47,17 +47,17 @@ end
 function M.read(given)
   if type(given) == "table" then
     return given, nil
-  elseif proto.is_path(given) then
-    local ok, model = pcall(proto.read, given)
-    errors.check(ok, "popart_exception", "Failed to load a ModelProto from the file %s: %s. Check "
-      .. "that it is a valid onnx model.", given, not ok and model.message)
-    return model, given:match("^(.*)/[^/]*$") or "."
   end
-  local ok, model = pcall(proto.decode, given)
-  errors.check(ok, "popart_exception", "Failed to load a ModelProto from the string %s: %s. "
+  local ok, model, folder = pcall(proto.open, given)
+  if ok then
+    return model, folder
+  elseif proto.is_path(given) then
+    errors.raise("popart_exception", "Failed to load a ModelProto from the file %s: %s. Check "
+      .. "that it is a valid onnx model.", given, model.message)
+  end
+  return errors.raise("popart_exception", "Failed to load a ModelProto from the string %s: %s. "
     .. "Check that it is either an existing file or is a valid onnx ModelProto string.",
-    ("%q"):format(given:sub(1, 40)), not ok and model.message)
-  return model, nil
+    ("%q"):format(given:sub(1, 40)), model.message)
 end
 
 --- The initializers of a model, a file's or its bytes'.

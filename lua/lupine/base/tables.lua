@@ -55,6 +55,21 @@ function M.set(list)
   return set
 end
 
+--- A table like `t`, with other fields in place of those of these names.
+---@param t table
+---@param fields table
+---@return table
+function M.with(t, fields)
+  local out = {}
+  for key, value in pairs(t) do
+    out[key] = value
+  end
+  for key, value in pairs(fields) do
+    out[key] = value
+  end
+  return out
+end
+
 --- The list as a JSON array, also where it is empty.
 ---@param t table
 ---@return table t

@@ -106,12 +106,7 @@ local M = { Module = Module }
 function M.load(model)
   local folder
   if type(model) == "string" then
-    if proto.is_path(model) then
-      folder = model:match("^(.*)/[^/]*$") or "."
-      model = proto.read(model)
-    else
-      model = proto.decode(model)
-    end
+    model, folder = proto.open(model)
   end
   errors.check(type(model) == "table" and model.graph, "TypeError",
     "onnx.load: expected a path, the bytes of a model or a ModelProto")

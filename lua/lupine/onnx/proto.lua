@@ -9,6 +9,7 @@
 local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local tables = require("lupine.base.tables")
 local tensors = require("lupine.onnx.tensors")
 
 local M = {}
@@ -43,7 +44,7 @@ end
 
 --- Reads a model.
 --- errors: OSError, ValueError
----@param path string
+---@param path string or the bytes of a ModelProto
 ---@return table ModelProto
 function M.read(path)
   check.string(path, "onnx: path")
@@ -58,15 +59,13 @@ function M.read(path)
   return M.decode(bytes, path)
 end
 
-local function with(t, fields)
-  local out = {}
-  for key, value in pairs(t) do
-    out[key] = value
-  end
-  for key, value in pairs(fields) do
-    out[key] = value
-  end
-  return out
+--- A model, and the folder of its file; nil: it is of none.
+--- errors: OSError, ValueError
+---@param given string a path, or the bytes of a ModelProto
+---@return table ModelProto
+---@return string? folder
+function M.open(given)
+  return M.read(given), M.is_path(given) and (given:match("^(.*)/[^/]*$") or ".") or nil
 end
 
 local THRESHOLD = 1024 -- bytes, as of the onnx package
@@ -103,7 +102,7 @@ function M.write(model, path, options)
     local kept
     kept, data = tensors.outside(model.graph.initializer or {}, name,
       options.threshold or THRESHOLD)
-    model = with(model, { graph = with(model.graph, { initializer = kept }) })
+    model = tables.with(model, { graph = tables.with(model.graph, { initializer = kept }) })
   end
   local bytes = core.onnx_encode(model, "ModelProto")
   if name then
@@ -271,12 +270,7 @@ function M.domain(domain)
 end
 
 local function add_text(out, message, indent)
-  local keys = {}
-  for key in pairs(message) do
-    keys[#keys + 1] = key
-  end
-  table.sort(keys)
-  for _, key in ipairs(keys) do
+  for _, key in ipairs(tables.keys(message)) do
     local value = message[key]
     local list = type(value) == "table" and (#value > 0 or next(value) == nil) and value
       or { value }

@@ -25,17 +25,6 @@ local function location_of(t)
   return nil
 end
 
-local function with(record, fields)
-  local out = {}
-  for key, value in pairs(record) do
-    out[key] = value
-  end
-  for key, value in pairs(fields) do
-    out[key] = value
-  end
-  return out
-end
-
 -- The data of tensors that are in files goes to files of the same names in the folder.
 local function write_outside(list, at, folder)
   for _, location in ipairs(tables.keys(at)) do
@@ -75,8 +64,8 @@ function M.write(s, filename)
     inputs[#inputs + 1] = proto.info(name, states[name].dtype, states[name].shape)
   end
   write_outside(list, at, filename:match("^.*/") or "")
-  proto.write(with(s.model.proto, { graph = with(old, { initializer = list, input = inputs }) }),
-    filename)
+  local graph = tables.with(old, { initializer = list, input = inputs })
+  proto.write(tables.with(s.model.proto, { graph = graph }), filename)
 end
 
 local function copy(from, to)
