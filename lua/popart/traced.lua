@@ -111,22 +111,17 @@ function Model:init(given, shapes)
   self.proto, self.folder = M.read(given)
   self.graph = graph.plan(self.proto, self.folder)
   self.metadata = node_attributes.metadata(self.proto.metadata_props)
-  self.inputs, self.variables, self.role, self.order, self.constants = {}, {}, {}, {}, {}
+  self.inputs, self.variables, self.order, self.constants = {}, {}, {}, {}
   for i, id in ipairs(self.graph.inputs) do
     local dtype, shape = input_type(self.graph.infos[id], id, shapes)
     self.inputs[i] = { id = id, dtype = dtype, shape = shape }
   end
-  local used = self.graph:uses()
+  self.role = self.graph:roles()
   for _, name in ipairs(self.graph.order) do
-    local t = self.graph.initializers[name]
-    local use = used[name] or "constant"
-    if use ~= "constant" and (use ~= "parameter" or t:is_floating_point()) then
-      self.variables[name] = t
-      self.role[name] = use == "parameter" and use or "buffer"
-      self.order[#self.order + 1] = name
-    else
-      self.constants[name] = t
-    end
+    local constant = self.role[name] == "constant"
+    local of = constant and self.constants or self.variables
+    of[name] = self.graph.initializers[name]
+    self.order[#self.order + 1] = not constant and name or nil
   end
 end
 

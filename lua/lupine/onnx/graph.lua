@@ -236,10 +236,16 @@ function Graph:init(graph, context, around)
   self.size = size_of(self.nodes)
 end
 
---- What the values that nodes read are, by name, as lupine.onnx.uses says.
+--- What the initializers are, by name: "parameter", "buffer" or "constant" (lupine.onnx.uses);
+--- integers that nothing writes, and what is not read, are constants.
 ---@return table<string, string>
-function Graph:uses()
-  return uses.of(self.nodes)
+function Graph:roles()
+  local used, out = uses.of(self.nodes), {}
+  for name, t in pairs(self.initializers) do
+    local use = used[name] or "constant"
+    out[name] = use == "parameter" and not t:is_floating_point() and "constant" or use
+  end
+  return out
 end
 
 local function run_operator(n, plan, args)

@@ -48,18 +48,18 @@ end
 function Module:init(model, folder)
   nn.Module.init(self)
   local planned = graph.plan(model, folder)
-  local used = planned:uses()
+  local roles = planned:roles()
   local state = { graph = planned, where = {}, constants = {} }
   rawset(self, "_onnx", state)
   self.input_names, self.output_names = planned.inputs, planned.outputs
   for _, name in ipairs(planned.order) do
-    local t, use = planned.initializers[name], used[name] or "constant"
-    if use == "constant" or use == "parameter" and not t:is_floating_point() then
+    local t, role = planned.initializers[name], roles[name]
+    if role == "constant" then
       state.constants[name] = t
     else
       local at, last = place(self, name)
       state.where[name] = { at = at, name = last }
-      if use == "buffer" then
+      if role == "buffer" then
         at:register_buffer(last, t)
       else
         at:register_parameter(last, nn.Parameter(t))
