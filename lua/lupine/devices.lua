@@ -192,6 +192,14 @@ local function is_broken(group)
   return false
 end
 
+--- Whether this process can use the IPUs of a device, as far as they have not failed.
+---@param id integer
+---@return boolean
+function M.works(id)
+  local group = M.find(id)
+  return group ~= nil and not is_broken(group)
+end
+
 local function script()
   local arg = rawget(_G, "arg")
   return type(arg) == "table" and tostring(arg[0] or "-") or "-"

@@ -149,7 +149,8 @@ local function shuffle(list)
   end
 end
 
--- The first device that is free, or, on demand, the first; nil: none.
+-- The first device that is free, or, on demand, the first; nil: none. Those that have
+-- failed for good are none.
 local function try_available(_, v)
   local n = v.numIpus
   errors.check(n <= 0 or n & (n - 1) == 0, "popart_exception", "You have attempted to acquire %d "
@@ -161,7 +162,7 @@ local function try_available(_, v)
     shuffle(found)
   end
   for _, device in ipairs(found) do
-    if v.connectionType == C.OnDemand or device:attach() then
+    if devices.works(device.id) and (v.connectionType == C.OnDemand or device:attach()) then
       return device
     end
   end
@@ -171,7 +172,7 @@ end
 local AVAILABLE = { { "numIpus", default = 1 }, { "tilesPerIpu", default = 0 }, PATTERN,
   CONNECTION, SELECTION }
 local SUFFICIENT = ". Ensure that there are sufficient IPUs available: `lupine info` lists who "
-  .. "has them."
+  .. "has them. Those that have had an unrecoverable error are out of operation for this process."
 
 --- A free device of so many IPUs: attached to, or, with DeviceConnectionType.OnDemand,
 --- only chosen; nil if none is free.

@@ -183,6 +183,28 @@ describe("a fault", function()
     assert.is_not_nil(other)
   end)
 
+  it("D5: that cannot be recovered from leaves its IPUs out of what is available", function()
+    machine.set("LUPINE_IPUS", "2")
+    local device = dm:acquireAvailableDevice(1)
+    assert.equal(0, device.id)
+    local _, run = trainer(device)
+    faults.inject({ kind = "unrecoverable" })
+    helper.raises("poplar_unrecoverable_runtime_error", "hardware", run)
+    assert.equal(1, dm:tryAcquireAvailableDevice(1, { connectionType = C.OnDemand }).id)
+    local other <close> = dm:acquireAvailableDevice(1)
+    assert.equal(1, other.id)
+    assert.is_nil(dm:tryAcquireAvailableDevice(1))
+    other:detach()
+    for _, connection in ipairs({ C.Always, C.OnDemand }) do -- both IPUs as one device
+      assert.is_nil(dm:tryAcquireAvailableDevice(2, { connectionType = connection }))
+      helper.refuses("popart_exception", "^Failed to acquire device with 2 IPUs.*out of operation",
+        dm.acquireAvailableDevice, dm, 2, { connectionType = connection })
+    end
+    faults.clear()
+    local again <close> = dm:acquireAvailableDevice(2)
+    assert.is_true(again.isAttached)
+  end)
+
   it("of linking is prepareDevice's", function()
     faults.inject({ kind = "link" })
     helper.raises("poplar_exception", "linking a codelet failed", trainer)
