@@ -8,8 +8,8 @@ end
 
 --- Settings as the core reads them from the origin of each convolution: see the
 --- head of src/passes/ipu/shares.c.
----@param number integer of the multi-convolution in its step
----@param s {plan: "parallel"|"serial", reserved: integer, back_off: number,
+---@param number integer of the multi-convolution in its step; -1: it is in none
+---@param s {plan: "parallel"|"serial"|"alone", reserved: integer, back_off: number,
 ---  proportions: number[]?, partials: ("float"|"half")[]?} lists of one for all or one each
 ---@return string
 function M.text(number, s)

@@ -205,9 +205,12 @@ local function partials_of(plan)
   return list[1] and list or nil
 end
 
--- What lupine.multi_conv is told of a node's convolutions; nil: nothing. What a MultiConv
--- does not say is as PopLibs has it.
-local function convolutions(plan)
+-- Operators whose partial results have a type of their own, but for MultiConv.
+local HAS_PARTIALS = { Conv = true, MatMul = true }
+
+-- What lupine.multi_conv is told of a node's products; nil: nothing. What a MultiConv does
+-- not say is as PopLibs has it.
+local function products(plan)
   local partials = partials_of(plan)
   if plan.op == "MultiConv" then
     local shares = (proto.find(plan.node, NAMES.availableMemory) or {}).floats or {}
@@ -216,8 +219,8 @@ local function convolutions(plan)
       back_off = a.cycleBackOff or 0.1, proportions = shares[1] and shares or nil,
       partials = partials }
   end
-  return plan.op == "Conv" and partials
-    and { plan = "parallel", reserved = 0, back_off = 0, partials = partials } or nil
+  return HAS_PARTIALS[plan.op] and partials
+    and { plan = "alone", reserved = 0, back_off = 0, partials = partials } or nil
 end
 
 --- What a trace of a model marks; the graph's products are in parts from here on.
@@ -226,13 +229,13 @@ end
 --- error: popart_exception for annotations that do not go together
 ---@param s table
 ---@return table marks recompute (of the simulated system), keep (a set of nodes),
----  convolutions (settings by node)
+---  products (settings by node)
 function M.of(s)
-  local marks = { convolutions = {}, number = 0 }
+  local marks = { products = {}, number = 0 }
   marks.recompute, marks.keep = recomputation(s)
   for _, plan in ipairs(s.model.graph.nodes) do
     serialize(plan)
-    marks.convolutions[plan.node] = convolutions(plan)
+    marks.products[plan.node] = products(plan)
   end
   return marks
 end
@@ -251,20 +254,18 @@ local IDLE = {
     "repeated parts of the graph are found without settings" },
 }
 
--- Operators whose partial results have a type of their own.
-local HAS_PARTIALS = { Conv = true, MultiConv = true }
-
 --- Calls note(name, why), once a name, for annotations of nodes that change nothing.
 ---@param plans table[] the model's planned nodes
+---@param marks table
 ---@param note fun(name: string, why: string)
-function M.note(plans, note)
+function M.note(plans, marks, note)
   local found = {}
   for _, plan in ipairs(plans) do
     for _, attribute in ipairs(plan.node.attribute or {}) do
       local idle = IDLE[attribute.name]
-      if attribute.name == NAMES.partialsType and not HAS_PARTIALS[plan.op] then
+      if attribute.name == NAMES.partialsType and not marks.products[plan.node] then
         idle = { "Builder:setPartialsType of " .. plan.op,
-          "only convolutions have a type of their own: set SessionOptions.partialsTypeMatMuls" }
+          "only MatMul, Conv and MultiConv have partial results of a type of their own" }
       end
       found[idle and idle[1] or ""] = idle
     end
@@ -274,14 +275,16 @@ function M.note(plans, note)
   end
 end
 
---- The trace's text for a node that is convolutions; "": there is nothing to be said.
+--- The trace's text for a node of products; "": there is nothing to be said.
 ---@param marks table
 ---@param node table NodeProto
 ---@return string
 function M.settings(marks, node)
-  local settings = marks.convolutions[node]
+  local settings = marks.products[node]
   if not settings then
     return ""
+  elseif settings.plan == "alone" then
+    return multi_conv.text(-1, settings)
   end
   marks.number = marks.number + 1
   return multi_conv.text(marks.number, settings)

@@ -427,7 +427,7 @@ function M.annotate(s)
     out[#out + 1] = ("%s: %s"):format(name, why)
   end
   option_rules.note(s.options, note)
-  annotations.note(s.model.graph.nodes, note)
+  annotations.note(s.model.graph.nodes, s.marks, note)
   for _, stream in ipairs(M.travels(s)) do
     if stream.tileSet.value ~= 0 or stream.exchangeStrategy.value ~= 0 then
       note(("tile set and exchange strategy of '%s'"):format(stream.id), "streams of the simulated "

@@ -113,6 +113,44 @@ describe("a node", function()
     helper.refuses("popart_exception", "expected 'HALF' or 'FLOAT', got 'INT8'", conv, "INT8")
   end)
 
+  it("of matrices have partial results of their own types, in training too", function()
+    -- two layers of unlike sizes: cycles of each with float and half partials
+    local function train(types, all)
+      local b = popart.Builder()
+      local x = b:addInputTensor("FLOAT16", { 64, 512 })
+      local h, ws = x, {}
+      for i, n in ipairs({ 512, 1024 }) do
+        ws[i] = b:addInitializedInputTensor(torch.full({ 512, n }, 1 / 512):half())
+        h = b.aiOnnx:matmul({ h, ws[i] })
+        if types[i] then
+          b:setPartialsType(h, types[i])
+        end
+      end
+      local loss = helper.l1(b, h, 0.5)
+      local s = helper.training(b, popart.DataFlow(1, { loss }), loss, popart.ConstSGD(0.5),
+        { options = { partialsTypeMatMuls = all } })
+      local got = helper.run(s, { [x] = torch.ones(64, 512):half() })[loss]
+      local forward, backward = {}, 0
+      for _, node in ipairs(s:getReport():nodes()) do
+        if node.operator == "mm" or node.operator == "matmul" then
+          forward[#forward + 1] = not node.backward and node.cycles or nil
+          backward = backward + (node.backward and node.cycles or 0)
+        end
+      end
+      return got, forward, backward, s:getReport().no_effect
+    end
+    local want, float, float_back, idle = train({})
+    local _, half, half_back = train({}, "half")
+    assert.is_true(half[1] < float[1] and half[2] < float[2] and half_back < float_back)
+    local got, mixed, mixed_back, mixed_idle = train({ "HALF" })
+    assert.is_true(torch.equal(want, got))
+    assert.same({ half[1], float[2] }, mixed)
+    assert.is_true(half_back < mixed_back and mixed_back < float_back)
+    assert.same(idle, mixed_idle)
+    assert.same({ half[1], float[2] }, (select(2, train({ "HALF", "FLOAT" }, "half"))))
+    assert.same(half, (select(2, train({ "HALF", "half" }))))
+  end)
+
   it("of a multiconv are planned as its settings say, its values are the same", function()
     local function convs(settings)
       local b = popart.Builder()
@@ -148,7 +186,7 @@ describe("annotations that change nothing", function()
     local x = b:addInputTensor("FLOAT", { 2, 2 })
     local y = x
     for _ = 1, 2 do
-      y = b.aiOnnx:matmul({ y, x })
+      y = b.aiOnnx:gemm({ y, x, x })
       b:setPartialsType(y, "HALF")
       b:setEnableConvDithering(y, true)
     end
@@ -164,7 +202,7 @@ describe("annotations that change nothing", function()
     end
     assert.same({ "Builder:excludePatterns", "Builder:outlineAttributes",
       "Builder:schedulePriority", "Builder:setEnableConvDithering",
-      "Builder:setInplacePreferences", "Builder:setPartialsType of MatMul" }, names)
+      "Builder:setInplacePreferences", "Builder:setPartialsType of Gemm" }, names)
   end)
 
   it("are those of streams, too, which overlap only where loops are explicit", function()

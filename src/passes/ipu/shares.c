@@ -6,7 +6,9 @@
  * origin: "NUMBER PLAN RESERVED BACK_OFF PROPORTIONS PARTIALS", where PLAN is
  * parallel or serial and the last two are lists with commas (of one element
  * for all, or "-"); the numbers say which nodes belong together. Its gradients
- * to the inputs run as one as well, and those to the weights.
+ * to the inputs run as one as well, and those to the weights. The plan alone
+ * is that of a product or convolution in no multi-convolution, and of its
+ * gradients; the number is -1.
  *
  * In parallel every convolution has tiles of its own, and the longest is what
  * they take together. Each gets RESERVED tiles at least, else as few as keep it
@@ -48,7 +50,7 @@ static void find_markers(LpIpuPlan *p)
 
 /* ---- settings of a multi-convolution ------------------------------------- */
 typedef struct Settings {
-    bool parallel;
+    bool parallel, alone;
     long reserved;
     double back_off;
     const char *proportions, *partials; /* lists, up to the next blank */
@@ -69,12 +71,13 @@ static LpStatus read_settings(const char *text, Settings *s, LpErr *e)
     s->back_off = strtod(back_off, NULL);
     s->proportions = after_blank(back_off);
     s->partials = after_blank(s->proportions);
-    bool fine = s->parallel || strncmp(plan, "serial ", 7) == 0;
+    s->alone = strncmp(plan, "alone ", 6) == 0;
+    bool fine = s->parallel || s->alone || strncmp(plan, "serial ", 7) == 0;
     LP_FAIL_IF(!fine || s->reserved < 0 ||
                    !(s->back_off >= 0 && s->back_off <= 1) || !s->partials[0],
                e, LP_E_VALUE,
-               "multi_conv: expected \"NUMBER parallel|serial RESERVED_TILES "
-               "BACK_OFF PROPORTIONS PARTIALS\", got \"%s\"",
+               "multi_conv: expected \"NUMBER parallel|serial|alone "
+               "RESERVED_TILES BACK_OFF PROPORTIONS PARTIALS\", got \"%s\"",
                text);
     return LP_OK;
 }
@@ -308,6 +311,22 @@ static LpStatus multi_convs(LpIpuPlan *p)
     return LP_OK;
 }
 
+/* What products and convolutions that are alone have for themselves. */
+static LpStatus alone(LpIpuPlan *p)
+{
+    const LpGraph *g = p->step->micro;
+    for (LpNodeId n = 0; n < g->n_node; n++) {
+        const char *text = lp_origin_of(g, n)->multi_conv;
+        Settings s;
+        if (!*text || g->node[n].op->product == LP_PRODUCT_NONE)
+            continue;
+        LP_TRY(read_settings(text, &s, p->err));
+        if (s.alone)
+            LP_TRY(settle(&s, 0, &p->share[n], p->err));
+    }
+    return LP_OK;
+}
+
 LpShare lp_ipu_share(const LpIpuPlan *p, LpNodeId n)
 {
     LpShare s = p->share[n];
@@ -324,5 +343,6 @@ LpStatus lp_ipu_shares(LpIpuPlan *p)
     for (size_t i = 0; i < n; i++)
         p->share[i] = (LpShare){.proportion = -1, .partials = LP_DT_NONE};
     find_markers(p);
+    LP_TRY(alone(p));
     return multi_convs(p);
 }
