@@ -26,6 +26,7 @@ local own = require("popart.session.own")
 local Patterns = require("popart.patterns").Patterns
 local placement = require("popart.placement")
 local option_rules = require("popart.option_rules")
+local pruning = require("popart.pruning")
 local options = require("popart.options")
 local randomness = require("popart.session.randomness")
 local reporting = require("popart.session.reporting")
@@ -96,8 +97,10 @@ local function arguments(where, names, ...)
 end
 
 local function check_anchors(s, scope)
-  for _, id in ipairs(s.flow:anchors()) do
+  local bases = {}
+  for i, id in ipairs(s.flow:anchors()) do
     local base = settings.base_of(id)
+    bases[i] = base
     errors.check(base == id or s.training, "popart_exception", "Anchor tensor `%s' not in Ir "
       .. "Tensors: inference has no gradients", id)
     if scope:find(base) == nil and not settings.has_state(s, id)
@@ -106,6 +109,7 @@ local function check_anchors(s, scope)
         check.nearest(base, s.traced.names))
     end
   end
+  pruning.check(s, bases)
 end
 
 -- Builds the program: what is wrong with the model is found here.
