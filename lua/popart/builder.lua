@@ -331,7 +331,7 @@ function Builder:addInputTensor(...)
   local info = at == 3 and tensor_info.TensorInfo(values[1], values[2])
     or check.instance(values[1], "addInputTensor: tensorInfo", tensor_info.TensorInfo,
       { shown = "popart.TensorInfo" })
-  local dtype, shape = info:dataType(), info:shape()
+  local dtype, shape = info:dataType("addInputTensor: dataType"), info:shape()
   local name = values[at + 1] or ""
   local id = next_id(self, name ~= "" and name or "input")
   node_attributes.note_input(self._model.metadata_props, id, values[at])

@@ -161,12 +161,13 @@ function TensorInfo:strides(shape)
 end
 
 --- The torch dtype.
---- error: popart_exception for a type of which there are no tensors here
+--- error: popart_exception for a type of which there are no tensors here, naming `where`
+---@param where? string "TensorInfo: dataType" unless given
 ---@return torch.dtype
-function TensorInfo:dataType()
+function TensorInfo:dataType(where)
   return errors.check(dtype_of[self._type], "popart_exception",
-    "there are no tensors of the type %s. Allowed: %s", self._type,
-    table.concat(tables.keys(dtype_of), ", "))
+    "%s: there are no tensors of the type %s. Allowed: %s", where or "TensorInfo: dataType",
+    self._type, table.concat(tables.keys(dtype_of), ", "))
 end
 
 --- The type's name, "FLOAT16".

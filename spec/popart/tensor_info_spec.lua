@@ -29,9 +29,13 @@ describe("popart.TensorInfo", function()
 
   it("refuses types and shapes that are none", function()
     refuses("popart_exception", "no type 'FLOT' %(nearest: 'FLOAT'%)", TensorInfo, "FLOT", { 1 })
-    refuses("popart_exception", "no tensors of the type UINT32", function()
+    refuses("popart_exception", "^TensorInfo: dataType: there are no tensors of the type UINT32%. "
+      .. "Allowed: BFLOAT16, BOOL, DOUBLE,.*UINT8$", function()
       TensorInfo("UINT32", { 1 }):dataType()
     end)
+    local builder = require("popart").Builder()
+    refuses("popart_exception", "^addInputTensor: dataType: there are no tensors of the type "
+      .. "UINT32%. Allowed: BFLOAT16,", builder.addInputTensor, builder, "UINT32", { 2 })
     refuses("TypeError", "expected a type's name or a dtype", TensorInfo, 3, { 1 })
     refuses("TypeError", "Can not create TensorInfo", TensorInfo, "FLOAT")
     refuses("TypeError", "shape: size 1: expected int", TensorInfo, "FLOAT", { 1, 2.5 })
