@@ -205,22 +205,41 @@ local function partials_of(plan)
   return list[1] and list or nil
 end
 
--- Operators whose partial results have a type of their own, but for MultiConv.
-local HAS_PARTIALS = { Conv = true, MatMul = true }
+-- Operators whose partial results have a type of their own; the options of the library that
+-- computes each of them.
+local PRODUCTS = { Conv = "convolutionOptions", ConvTranspose = "convolutionOptions",
+  MultiConv = "convolutionOptions", MatMul = "matmulOptions" }
+local OWN_PARTIALS = { Conv = true, MultiConv = true, MatMul = true }
+
+-- The type of partial results and the share of a tile's memory that a library's options ask
+-- for; nil: nothing is asked. Of convolutions, partialsTypeMatMuls says nothing.
+local function asked(o, library)
+  local of = o[library]
+  local partials = library == "convolutionOptions" and (of.partialsType
+    or o.partialsTypeMatMuls == "half" and "float") or nil
+  return partials and { partials }, of.availableMemoryProportion
+    and { tonumber(of.availableMemoryProportion) }
+end
 
 -- What lupine.multi_conv is told of a node's products; nil: nothing. What a MultiConv does
 -- not say is as PopLibs has it.
-local function products(plan)
-  local partials = partials_of(plan)
-  if plan.op == "MultiConv" then
-    local shares = (proto.find(plan.node, NAMES.availableMemory) or {}).floats or {}
-    local a = plan.attr
-    return { plan = a.planType or "parallel", reserved = a.perConvReservedTiles or 50,
-      back_off = a.cycleBackOff or 0.1, proportions = shares[1] and shares or nil,
-      partials = partials }
+local function products(plan, o)
+  local library, a = PRODUCTS[plan.op], plan.attr
+  if not library then
+    return nil
   end
-  return HAS_PARTIALS[plan.op] and partials
-    and { plan = "alone", reserved = 0, back_off = 0, partials = partials } or nil
+  local own = proto.find(plan.node, NAMES.availableMemory)
+  local partials, proportions = asked(o, library)
+  local s = { plan = "alone", reserved = 0, back_off = 0,
+    partials = OWN_PARTIALS[plan.op] and partials_of(plan) or partials }
+  if plan.op == "MultiConv" then
+    s.plan, s.reserved, s.back_off = a.planType or "parallel", a.perConvReservedTiles or 50,
+      a.cycleBackOff or 0.1
+    s.proportions = own and own.floats and own.floats[1] and own.floats or proportions
+    return s
+  end
+  s.proportions = not own and proportions or nil -- its own one is a mark of its value
+  return (s.partials or s.proportions) and s or nil
 end
 
 --- What a trace of a model marks; the graph's products are in parts from here on.
@@ -235,7 +254,7 @@ function M.of(s)
   marks.recompute, marks.keep = recomputation(s)
   for _, plan in ipairs(s.model.graph.nodes) do
     serialize(plan)
-    marks.products[plan.node] = products(plan)
+    marks.products[plan.node] = products(plan, s.options)
   end
   return marks
 end
@@ -256,14 +275,13 @@ local IDLE = {
 
 --- Calls note(name, why), once a name, for annotations of nodes that change nothing.
 ---@param plans table[] the model's planned nodes
----@param marks table
 ---@param note fun(name: string, why: string)
-function M.note(plans, marks, note)
+function M.note(plans, note)
   local found = {}
   for _, plan in ipairs(plans) do
     for _, attribute in ipairs(plan.node.attribute or {}) do
       local idle = IDLE[attribute.name]
-      if attribute.name == NAMES.partialsType and not marks.products[plan.node] then
+      if attribute.name == NAMES.partialsType and not OWN_PARTIALS[plan.op] then
         idle = { "Builder:setPartialsType of " .. plan.op,
           "only MatMul, Conv and MultiConv have partial results of a type of their own" }
       end

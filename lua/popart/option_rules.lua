@@ -4,8 +4,10 @@
 --- Source: PopART's checks of session options.
 local enums = require("popart.enums")
 local errors = require("popart.errors")
+local library_options = require("lupine.library_options")
 local logging = require("popart.logging")
 local options = require("popart.options")
+local tables = require("lupine.base.tables")
 
 local M = {}
 
@@ -237,11 +239,37 @@ local function check_values(opts)
     refuse("partialsTypeMatMuls: expected \"\", \"half\" or \"float\", got '%s'",
       opts.partialsTypeMatMuls)
   end
+  for library in pairs(library_options.values) do
+    local wrong = library_options.unknown(library, opts[library])
+      or library_options.wrong(library, opts[library])
+    if wrong then
+      refuse("SessionOptions.%s", wrong)
+    end
+  end
 end
 
 -- What is refused here comes last: an error that the original has, too, says more.
 local CHECKS = { check_accumulation, check_replicas, check_processes, check_pipeline, check_phases,
   check_loops, check_batches, check_buffers, check_loss_scaling, check_values }
+
+--- Tiles for input and output are set aside in virtual graphs alone.
+--- error: popart_exception for an odd number, one below 32, or all tiles
+---@param opts popart.SessionOptions
+---@param tiles integer of an IPU
+---@return integer
+function M.io_tiles(opts, tiles)
+  local n = opts.numIOTiles
+  if n == 0 or opts.virtualGraphMode == Mode.Off then
+    return 0
+  elseif n < 32 or n % 2 ~= 0 then
+    refuse("SessionOptions.numIOTiles: %d is an invalid number of IO tiles. Number of IO tiles "
+      .. "must be an even number and >= 32.", n)
+  elseif n >= tiles then
+    refuse("SessionOptions.numIOTiles: Tiles per IPU %d should exceed number of IO tiles %d.",
+      tiles, n)
+  end
+  return n
+end
 
 --- What must hold when a session is made, before its graph is known: later come check_depth
 --- and check_exchange.
@@ -256,6 +284,22 @@ function M.check(opts, program)
   end
 end
 
+-- Options of libraries that the cost of products follows from.
+local COUNTED = { convolutionOptions = tables.set("partialsType availableMemoryProportion"),
+  matmulOptions = tables.set("availableMemoryProportion") }
+local BY_NODE = "SessionOptions.partialsTypeMatMuls and Builder:setPartialsType say it"
+
+local function note_libraries(opts, note)
+  for _, library in ipairs(tables.keys(COUNTED)) do
+    for _, key in ipairs(tables.keys(opts[library])) do
+      if not COUNTED[library][key] then
+        note(("SessionOptions.%s %s"):format(library, key), key == "partialsType" and BY_NODE
+          or "the planner of the simulated machine has no such setting")
+      end
+    end
+  end
+end
+
 -- Options that count only where another one is set.
 local PARTNERS = { replicatedGraphCount = "enableReplicatedGraphs",
   cachePath = "enableEngineCaching" }
@@ -266,10 +310,13 @@ local PARTNERS = { replicatedGraphCount = "enableReplicatedGraphs",
 ---@param note fun(name: string, why: string)
 function M.note(opts, note)
   options.note(opts, note)
+  note_libraries(opts, note)
   options.each_set(opts, function(name)
     local partner = PARTNERS[name]
     if partner and not opts[partner] then
       note("SessionOptions." .. name, partner .. " is not set")
+    elseif name == "numIOTiles" and opts.virtualGraphMode == Mode.Off then
+      note("SessionOptions." .. name, "virtualGraphMode is Off")
     end
   end)
 end

@@ -6,6 +6,7 @@
 local check = require("lupine.base.check")
 local engine_options = require("lupine.engine_options")
 local errors = require("lupine.base.errors")
+local library_options = require("lupine.library_options")
 local rows = require("popart.option_rows")
 local tables = require("lupine.base.tables")
 
@@ -53,8 +54,8 @@ function M.kind(name)
   return row_of[name] and SHOWN[row_of[name].kind]
 end
 
---- error: poptorch.Error for a name that is no session option, or a value of
---- another kind than it has
+--- error: poptorch.Error for a name that is no session option, a value of
+--- another kind than it has, or a value that an option of a library has not
 ---@param name string
 ---@param value any
 ---@param from string where it was set, for messages
@@ -64,6 +65,8 @@ function M.check(name, value, from)
     kind and "" or check.nearest(name, names))
   errors.check(FITS[kind](value), "Error", "session option '%s': expected %s, got %s", name,
     SHOWN[kind], check.describe(value))
+  local wrong = library_options.values[name] and library_options.wrong(name, value)
+  errors.check(not wrong, "Error", "session option %s (set through %s)", wrong, from)
 end
 
 -- ---- what becomes of them ---------------------------------------------------------------

@@ -180,7 +180,7 @@ local function system(s)
   local slices = 1
   out.strategy = s.where.strategy
   out.recompute = s.marks.recompute
-  out.io_tiles = o.numIOTiles
+  out.io_tiles = option_rules.io_tiles(o, s.device.tilesPerIPU)
   out.partials = o.partialsTypeMatMuls == "half" and "half" or "float"
   out.activation = options.location(o.activationTensorLocationSettings)
   out.weight = options.location(o.weightTensorLocationSettings)
@@ -427,7 +427,7 @@ function M.annotate(s)
     out[#out + 1] = ("%s: %s"):format(name, why)
   end
   option_rules.note(s.options, note)
-  annotations.note(s.model.graph.nodes, s.marks, note)
+  annotations.note(s.model.graph.nodes, note)
   for _, stream in ipairs(M.travels(s)) do
     if stream.tileSet.value ~= 0 or stream.exchangeStrategy.value ~= 0 then
       note(("tile set and exchange strategy of '%s'"):format(stream.id), "streams of the simulated "

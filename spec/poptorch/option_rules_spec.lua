@@ -58,6 +58,13 @@ describe("rules between options", function()
     assert.matches("noSuchOption", helper.raises("Error", rules.check_compile, opts, false).message)
   end)
 
+  it("names a value that an option of a library has not", function()
+    opts._Popart:set("matmulOptions", { availableMemoryProportion = 1.5, unknown = 1 })
+    assert.equal("session option matmulOptions: availableMemoryProportion: expected a number from "
+      .. "0 to 1, got '1.5' (set through options._Popart)",
+      helper.raises("Error", rules.check_compile, opts, false).message)
+  end)
+
   it("a model's name is one that a folder may have", function()
     for _, name in ipairs({ "a/b", "..", ".", "", "a\0b", "/tmp" }) do
       helper.raises("AssertionError", opts.modelName, opts, name)

@@ -284,7 +284,8 @@ describe("values", function()
     local want = product()
     for _, options in ipairs({ { kahnTieBreaker = "fifo" }, { enablePrefetchDatastreams = false },
       { defaultBufferingDepth = 3 }, { mergeVarUpdate = popart.MergeVarUpdateType.All },
-      { decomposeGradSum = true }, { numIOTiles = 16 }, { partialsTypeMatMuls = "half" },
+      { decomposeGradSum = true }, { partialsTypeMatMuls = "half" },
+      { numIOTiles = 32, virtualGraphMode = popart.VirtualGraphMode.Auto },
       { enableStableNorm = true }, { rearrangeStreamsOnHost = true },
       { delayVarUpdates = false }, { timeLimitScheduler = 0.1 } }) do
       equal(want, (product(nil, options)))
@@ -294,7 +295,7 @@ describe("values", function()
   it("without gradients lose nothing of the input's order", function()
     local b, x, y = helper.identity({ 3 })
     local s = helper.inference(b, popart.DataFlow(2, { [y] = ALL }), { options = {
-      numIOTiles = 8 } })
+      numIOTiles = 32, virtualGraphMode = popart.VirtualGraphMode.Auto } })
     assert.same({ { 1.0, 2, 3 }, { 4, 5, 6 } }, helper.run(s, { [x] = torch.tensor({
       1.0, 2, 3, 4, 5, 6 }) })[y]:tolist())
   end)
