@@ -429,4 +429,87 @@ describe("recomputation", function()
     helper.refuses("popart_exception", "^Pipelined recomputation requires pipelining", train,
       { options = { autoRecomputation = Recompute.Pipeline } })
   end)
+
+  -- The operators of the last of two stages that are computed again, by name, and a weight.
+  -- fn(b, h, add) adds them: add(name, inputs, kept) gives an id.
+  local function of_last_stage(fn)
+    local b = popart.Builder()
+    local x = b:addInputTensor("FLOAT", { 4, 8 })
+    torch.manual_seed(4)
+    local w = b:addInitializedInputTensor(torch.rand(8, 8))
+    local h
+    at(same, same)(b, 0, function()
+      h = b.aiOnnx:relu({ b.aiOnnx:matmul({ x, w }) })
+    end)
+    local loss
+    at(same, same)(b, 1, function()
+      local last = fn(b, h, function(name, inputs, kept)
+        local y = b.aiOnnx[name](b.aiOnnx, inputs)
+        if kept then
+          b:recomputeOutput(y, INNER.Checkpoint)
+        end
+        return y
+      end)
+      loss = helper.l1(b, last, 0.1)
+    end)
+    local function session(kind)
+      return helper.training(b, popart.DataFlow(1, { [loss] = ALL }), loss, popart.ConstSGD(0.1),
+        { device = helper.device(2), options = helper.loops(3, 1, { enablePipelining = true,
+          virtualGraphMode = Mode.Manual, autoRecomputation = kind }) })
+    end
+    local s, plain = session(Recompute.Pipeline), session(Recompute.NoRecompute)
+    torch.manual_seed(5)
+    local input = torch.rand(3, 4, 8)
+    for _, each in ipairs({ s, plain }) do
+      helper.run(each, { [x] = input })
+    end
+    equal(helper.weights(plain, { w }), helper.weights(s, { w }))
+    local cycles = {}
+    for _, node in ipairs(s:getReport():nodes()) do
+      if not node.backward and not node.update then
+        cycles[node.operator] = node.cycles
+      end
+    end
+    return s:getReport().stages[2].recompute_cycles, cycles
+  end
+
+  it("P17: of the last stage ends at its last checkpoints", function()
+    local again_last, of = of_last_stage(function(_, h, add)
+      local one = add("sigmoid", { h }, true)
+      local two = add("tanh", { one })
+      local three = add("exp", { two }, true)
+      return add("sqrt", { three })
+    end)
+    assert.is_true(of.tanh > 0 and of.tanh ~= of.sqrt)
+    assert.equal(of.tanh, again_last)
+    assert.equal(0, (of_last_stage(function(_, h, add) -- no checkpoint but its input
+      return add("exp", { add("tanh", { h }) })
+    end)))
+  end)
+
+  it("P17: of the last stage goes by what follows from what, not by order", function()
+    -- two branches that meet in a checkpoint
+    local again_last, of = of_last_stage(function(_, h, add)
+      local a = add("tanh", { add("sigmoid", { h }, true) })
+      local c = add("exp", { add("neg", { h }, true) })
+      return add("mul", { a, c }, true)
+    end)
+    assert.equal(of.tanh + of.exp, again_last)
+    -- two that end in one each: nothing follows from either but the loss
+    again_last = of_last_stage(function(_, h, add)
+      local a = add("tanh", { add("sigmoid", { h }, true) })
+      local c = add("exp", { add("neg", { h }, true) })
+      return add("mul", { a, c })
+    end)
+    assert.equal(0, again_last)
+    -- the original's graph whose operators are added in another order than they run
+    again_last, of = of_last_stage(function(_, h, add)
+      local one = add("sigmoid", { h })
+      local five = add("tanh", { one }, true)
+      local four = add("div", { one, add("exp", { five }) })
+      local three = add("neg", { four }, true)
+      return add("mul", { one, three })
+    end)
+    assert.equal(of.sigmoid + of.exp, again_last) -- nobody reads what div gives
+  end)
 end)

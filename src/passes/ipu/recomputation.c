@@ -8,9 +8,10 @@
  * stage, checkpoints, values of carried buffers, results of operators with
  * effects) is stashed. Without recomputation everything is stashed.
  *
- * As in PopART a pipeline over several IPUs recomputes by default; of the last
- * stage, whose backward follows at once, only what lies before its last
- * checkpoint (popart: Pipeline::setFinalFwdStageRecomputation). */
+ * As in PopART a pipeline over several IPUs recomputes by default; the last
+ * stage, whose backward follows at once, only if it has checkpoints, and
+ * nothing that follows from its last ones: those, or its inputs, that no other
+ * checkpoint follows from (popart: Pipeline::setFinalFwdStageRecomputation). */
 #include "src/ops/ops.h"
 #include "src/passes/ipu/strategy.h"
 
@@ -32,7 +33,8 @@ typedef struct Recomputation {
     Frame *stack;
     size_t n_stack, cap_stack;
     bool any_late;
-    LpNodeId until; /* nodes before this one may be made again */
+    bool *last; /* follows from the last checkpoints, by value; of the last
+                   stage alone */
     int stage;
 } Recomputation;
 
@@ -65,7 +67,8 @@ static bool can_repeat(const Recomputation *a, LpNodeId n)
     uint32_t flags = lp_node_flags(&a->g->node[n]);
     if (flags & LP_OPF_EFFECT)
         return false;
-    return (flags & (LP_OPF_VIEW | LP_OPF_MARKER)) || n < a->until;
+    return (flags & (LP_OPF_VIEW | LP_OPF_MARKER)) ||
+           (a->p->stage[a->stage].recomputed && !a->last[a->g->node[n].out]);
 }
 
 /* The backward run needs forward value v: marks it, stashes it, or pushes the
@@ -162,24 +165,65 @@ static LpStatus by_stage(Recomputation *a, bool backward, LpNodeId **list,
     return LP_OK;
 }
 
-static void choose(Recomputation *a, const LpNodeId *list, const size_t *first)
+/* ---- the last stage ------------------------------------------------------ */
+/* Values that a checkpoint follows from. */
+static void find_leads(const Recomputation *a, const LpNodeId *list, size_t n,
+                       bool *leads)
+{
+    while (n-- > 0) {
+        const LpGraphNode *d = &a->g->node[list[n]];
+        bool reaches = is_checkpoint(d);
+        for (uint32_t i = 0; i < d->n_out; i++)
+            reaches |= leads[d->out + i];
+        for (uint32_t i = 0; i < d->n_in; i++)
+            if (lp_is_value(d->in[i]))
+                leads[d->in[i]] |= reaches;
+    }
+}
+
+/* Copied from another IPU; not from the host. */
+static bool comes_from_before(const Recomputation *a, LpVal v)
+{
+    return lp_is_value(v) && !lp_ipu_is_free(a->p, v) &&
+           a->g->value[v].node != LP_NO_NODE && a->p->val_stage[v] != a->stage;
+}
+
+static void find_last(Recomputation *a, const LpNodeId *list, size_t n,
+                      const bool *leads)
+{
+    for (size_t k = 0; k < n; k++) {
+        const LpGraphNode *d = &a->g->node[list[k]];
+        bool last = is_checkpoint(d) && !leads[d->out];
+        for (uint32_t i = 0; i < d->n_in; i++) {
+            LpVal v = d->in[i];
+            last |= lp_is_value(v) && a->last[v];
+            last |= comes_from_before(a, v) && !leads[v];
+        }
+        for (uint32_t i = 0; i < d->n_out; i++)
+            a->last[d->out + i] = last;
+    }
+}
+
+static LpStatus choose(Recomputation *a, const LpNodeId *list,
+                       const size_t *first)
 {
     LpIpuPlan *p = a->p;
     LpStage *s = &p->stage[a->stage];
-    a->until = 0;
     s->recomputed =
         p->o.recompute == LP_RECOMPUTE_ALL ||
         (p->o.recompute == LP_RECOMPUTE_AUTO && p->strategy->recompute);
-    if (!s->recomputed)
-        return;
-    if (a->stage < p->n_stage - 1) {
-        a->until = LP_NO_NODE;
-        return;
-    }
-    for (size_t i = first[a->stage]; i < first[a->stage + 1]; i++)
-        if (is_checkpoint(&a->g->node[list[i]]))
-            a->until = list[i];
-    s->recomputed = a->until > 0;
+    if (!s->recomputed || a->stage < p->n_stage - 1)
+        return LP_OK;
+    list += first[a->stage];
+    size_t n = first[a->stage + 1] - first[a->stage];
+    bool *leads = lp_ipu_scratch(p, a->g->n_value, sizeof *leads);
+    LP_TRY(p->err->code);
+    s->recomputed = false;
+    for (size_t i = 0; i < n; i++)
+        s->recomputed |= is_checkpoint(&a->g->node[list[i]]);
+    find_leads(a, list, n, leads);
+    find_last(a, list, n, leads);
+    return LP_OK;
 }
 
 static LpStatus backward_run(Recomputation *a, const LpNodeId *list,
@@ -231,7 +275,7 @@ static LpStatus build(Recomputation *a)
         return LP_OK;
     mark_late_and_kept(a);
     for (a->stage = p->n_stage - 1; a->stage >= 0; a->stage--) {
-        choose(a, list, first);
+        LP_TRY(choose(a, list, first));
         LP_TRY(backward_run(a, back, back_first));
     }
     return LP_OK;
@@ -248,6 +292,7 @@ LpStatus lp_ipu_recomputation(LpIpuPlan *p)
     a.read = lp_ipu_scratch(p, n, sizeof *a.read);
     a.late = lp_ipu_scratch(p, n, sizeof *a.late);
     a.kept = lp_ipu_scratch(p, n, sizeof *a.kept);
+    a.last = lp_ipu_scratch(p, n, sizeof *a.last);
     LpStatus s = p->err->code == LP_OK ? build(&a) : p->err->code;
     lp_free(a.entry);
     lp_free(a.stack);
