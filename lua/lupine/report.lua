@@ -98,10 +98,11 @@ local M = { Report = Report }
 --- liveness (0..3), separate_backward, recompute ("auto", "none", "all"),
 --- io_tiles, partials ("float", "half"), proportion (a number or by IPU),
 --- activation, weight, optimizer, accumulator (tables: on_chip, sharded,
---- io_load, io_store, min_off_chip, min_sharded), output_slices (0: one a
---- micro-batch), input_groups (of replicas that read the same rows; 0: each has
---- its own), synthetic_data, allow_out_of_memory, power_of_two (of IPUs can be
---- reserved, no other number), round_ipus (then reserve more than are needed).
+--- io_load, io_store, min_off_chip, min_sharded), own (such tables by the names
+--- of single variables and values), output_slices (0: one a micro-batch),
+--- input_groups (of replicas that read the same rows; 0: each has its own),
+--- synthetic_data, allow_out_of_memory, power_of_two (of IPUs can be reserved,
+--- no other number), round_ipus (then reserve more than are needed).
 --- error: poptorch.Error when a tile overflows or the strategy cannot run the
 --- model as it is placed
 ---@param step userdata

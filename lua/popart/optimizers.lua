@@ -8,6 +8,7 @@ local adam = require("popart.optimizers.adam")
 local adaptive = require("popart.optimizers.adaptive")
 local base = require("popart.optimizers.base")
 local clipping = require("popart.optimizers.clipping")
+local prefixes = require("popart.prefixes")
 local scalars = require("popart.optimizers.scalars")
 local sgd = require("popart.optimizers.sgd")
 local values = require("popart.optimizers.values")
@@ -32,6 +33,22 @@ local M = {
 ---@return popart.optimizers.View
 function M.view(optimizer, parameters, given)
   return View(optimizer, parameters, given)
+end
+
+local STATES = { prefixes.reservedAcclPrefix(), prefixes.reservedAccl1Prefix(),
+  prefixes.reservedAccl2Prefix(), prefixes.reservedAccl3Prefix(), prefixes.reservedAccumPrefix(),
+  prefixes.reservedStepPrefix() }
+
+--- Whether a name is that of an optimizer's state, or of an accumulator.
+---@param name string
+---@return boolean
+function M.is_state(name)
+  for _, prefix in ipairs(STATES) do
+    if name:sub(1, #prefix) == prefix then
+      return true
+    end
+  end
+  return false
 end
 
 return require("lupine.base.namespace").close(M, "popart.optimizers")

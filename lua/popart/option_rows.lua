@@ -278,7 +278,8 @@ local rows = {
     no_effect = LOSS_SCALING },
   -- where tensors are
   { "tensorLocationSettingsOverride", "m", {}, "Locations by tensor.", of = "location",
-    poptorch = "locations are chosen for each kind of tensor" },
+    poptorch = "locations are chosen for each kind of tensor",
+    effect = "Where these tensors are, in place of what holds for their kind." },
 }
 
 local KINDS = { activation = "Activations", weight = "Weights",

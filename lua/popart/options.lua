@@ -420,10 +420,11 @@ end
 
 --- Settings of locations as lupine.report.simulate takes them.
 ---@param settings popart.TensorLocationSettings
+---@param at? popart.TensorLocation in place of theirs
 ---@return {on_chip: boolean, sharded: boolean, io_load: boolean, io_store: boolean,
 ---  min_off_chip: integer, min_sharded: integer}
-function M.location(settings)
-  local at = settings.location
+function M.location(settings, at)
+  at = at or settings.location
   return { on_chip = at.storage.name == "OnChip",
     sharded = at.replicatedTensorSharding.name == "On", io_load = at.loadTileSet.name == "IO",
     io_store = at.storageTileSet.name == "IO", min_off_chip = settings.minElementsForOffChip,

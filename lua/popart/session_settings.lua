@@ -11,7 +11,7 @@ local enums = require("popart.enums")
 local node_attributes = require("popart.node_attributes")
 local optimizers = require("popart.optimizers")
 local option_rules = require("popart.option_rules")
-local options = require("popart.options")
+local locations = require("popart.locations")
 local prefixes = require("popart.prefixes")
 local tables = require("lupine.base.tables")
 local tensor_info = require("popart.tensor_info")
@@ -101,10 +101,6 @@ function M.trained(s)
   return list
 end
 
-local STATES = { prefixes.reservedAcclPrefix(), prefixes.reservedAccl1Prefix(),
-  prefixes.reservedAccl2Prefix(), prefixes.reservedAccl3Prefix(), prefixes.reservedAccumPrefix(),
-  prefixes.reservedStepPrefix() }
-
 --- The optimizer's numbers that may change, as they are now, by the names of PopART's
 --- tensors: anchors may ask for them, the device has them in another form.
 ---@param s table
@@ -115,18 +111,6 @@ function M.scalars(s)
     accumulation = o.enableGradientAccumulation and s.accumulation or nil, replicas = s.replicas,
     mean = o.accumulationAndReplicationReductionType.name == "Mean",
     running = o.meanAccumulationAndReplicationReductionStrategy.name == "Running" }) or {}
-end
-
---- Whether a name is that of an optimizer's state.
----@param name string
----@return boolean
-function M.is_state(name)
-  for _, prefix in ipairs(STATES) do
-    if name:sub(1, #prefix) == prefix then
-      return true
-    end
-  end
-  return false
 end
 
 --- Whether a name is that of a state that the session's optimizer has.
@@ -182,10 +166,9 @@ local function system(s)
   out.recompute = s.marks.recompute
   out.io_tiles = option_rules.io_tiles(o, s.device.tilesPerIPU)
   out.partials = o.partialsTypeMatMuls == "half" and "half" or "float"
-  out.activation = options.location(o.activationTensorLocationSettings)
-  out.weight = options.location(o.weightTensorLocationSettings)
-  out.optimizer = options.location(o.optimizerStateTensorLocationSettings)
-  out.accumulator = options.location(o.accumulatorTensorLocationSettings)
+  for kind, location in pairs(locations.of(s)) do
+    out[kind] = location
+  end
   for _, id in ipairs(s.flow:anchors()) do
     slices = math.max(slices, dataflow.fetches(s.flow:art(id), s.batches, s.accumulation))
   end
@@ -428,6 +411,9 @@ function M.annotate(s)
   end
   option_rules.note(s.options, note)
   annotations.note(s.model.graph.nodes, note)
+  locations.note(s, function(id)
+    return M.info(s, id) ~= nil
+  end, note)
   for _, stream in ipairs(M.travels(s)) do
     if stream.tileSet.value ~= 0 or stream.exchangeStrategy.value ~= 0 then
       note(("tile set and exchange strategy of '%s'"):format(stream.id), "streams of the simulated "

@@ -10,6 +10,7 @@ local core = require("lupine.core")
 local errors = require("popart.errors")
 local loading = require("popart.session.loading")
 local model_file = require("popart.session.model_file")
+local optimizers = require("popart.optimizers")
 local own = require("popart.session.own")
 local settings = require("popart.session_settings")
 local stepio = require("popart.stepio")
@@ -163,7 +164,7 @@ function methods:resetHostWeights(...)
   local states = s.session and settings.states_of(s) or {}
   for name in pairs(model) do
     errors.check(v[2] or s.model.variables[name] or s.model.constants[name]
-      or s.training and settings.is_state(name), "popart_runtime_error",
+      or s.training and optimizers.is_state(name), "popart_runtime_error",
       "resetWeights, no tensor '%s' in tensors", name)
   end
   for name, t in pairs(model) do

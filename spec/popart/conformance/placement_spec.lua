@@ -319,27 +319,6 @@ describe("execution phases", function()
   end)
 end)
 
-describe("tensors' locations", function()
-  it("M3: change no weight, for any optimizer", function()
-    local off = popart.TensorLocationSettings(popart.TensorLocation(popart.TensorStorage.OffChip),
-      0, 0)
-    local kinds = { "weight", "optimizerState", "accumulator", "activation" }
-    local options = { {} }
-    for _, kind in ipairs(kinds) do
-      local name = kind .. "TensorLocationSettings"
-      options[1][name], options[#options + 1] = off, { [name] = off }
-    end
-    for _, optimizer in ipairs({ popart.SGD({ defaultLearningRate = { 0.05, true },
-      defaultMomentum = { 0.9, true } }), popart.Adam({ defaultLearningRate = { 0.05, true } }),
-      popart.Adam({ defaultLearningRate = { 0.05, true } }, popart.AdamMode.Lamb) }) do
-      local want = train({ optimizer = optimizer, accumulation = 2, batches = 2 })
-      for _, o in ipairs(options) do
-        equal(want, (train({ optimizer = optimizer, accumulation = 2, batches = 2, options = o })))
-      end
-    end
-  end)
-end)
-
 describe("recomputation", function()
   local function again(s)
     local n = 0

@@ -31,22 +31,50 @@ static int get_choice(lua_State *L, int t, const char *key,
     return v;
 }
 
-static void get_location(lua_State *L, int t, const char *key, LpLocation *l)
+/* The table on top of the stack. */
+static void read_location(lua_State *L, const char *key, LpLocation *l)
 {
     static const char *const keys[] = {
         "on_chip",      "sharded",     "io_load", "io_store",
         "min_off_chip", "min_sharded", NULL};
-    if (lua_getfield(L, t, key) != LUA_TNIL) {
-        int at = lua_gettop(L);
-        lp_check_keys(L, at, key, keys);
-        l->on_chip = lp_opt_bool(L, at, "on_chip", true);
-        l->sharded = lp_opt_bool(L, at, "sharded", false);
-        l->io_load = lp_opt_bool(L, at, "io_load", false);
-        l->io_store = lp_opt_bool(L, at, "io_store", false);
-        l->min_off_chip = lp_opt_int(L, at, "min_off_chip", 0);
-        l->min_sharded = lp_opt_int(L, at, "min_sharded", 0);
-    }
+    int at = lua_gettop(L);
+    lp_check_keys(L, at, key, keys);
+    l->on_chip = lp_opt_bool(L, at, "on_chip", true);
+    l->sharded = lp_opt_bool(L, at, "sharded", false);
+    l->io_load = lp_opt_bool(L, at, "io_load", false);
+    l->io_store = lp_opt_bool(L, at, "io_store", false);
+    l->min_off_chip = lp_opt_int(L, at, "min_off_chip", 0);
+    l->min_sharded = lp_opt_int(L, at, "min_sharded", 0);
+}
+
+static void get_location(lua_State *L, int t, const char *key, LpLocation *l)
+{
+    if (lua_getfield(L, t, key) != LUA_TNIL)
+        read_location(L, key, l);
     lua_pop(L, 1);
+}
+
+/* own: {[name] = location}. The list stays on the stack, the names are the
+ * table's. */
+static void get_own_locations(lua_State *L, int t, LpIpuOptions *o)
+{
+    if (lua_getfield(L, t, "own") == LUA_TNIL)
+        return;
+    int table = lua_gettop(L);
+    size_t n = 0;
+    luaL_checktype(L, table, LUA_TTABLE);
+    for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1))
+        n++;
+    LpOwnLocation *list = lua_newuserdatauv(L, n * sizeof *list, 0);
+    for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
+        if (lua_type(L, -2) != LUA_TSTRING)
+            lp_raise(L, LP_E_TYPE, "own: expected names of tensors, got %s",
+                     luaL_typename(L, -2));
+        LpOwnLocation *own = &list[o->n_own++];
+        own->name = lua_tostring(L, -2);
+        read_location(L, "own", &own->at);
+    }
+    o->own = list;
 }
 
 /* proportion: a number for all IPUs, or {[ipu] = number} with IPUs from 0. */
@@ -69,26 +97,14 @@ LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
 {
     static const char *const again[] = {"auto", "none", "all", NULL};
     static const char *const partials[] = {"float", "half", NULL};
-    static const char *const keys[] = {"chip",
-                                       "strategy",
-                                       "recompute",
-                                       "partials",
-                                       "liveness",
-                                       "separate_backward",
-                                       "tiles",
-                                       "io_tiles",
-                                       "allow_out_of_memory",
-                                       "synthetic_data",
-                                       "output_slices",
-                                       "input_groups",
-                                       "activation",
-                                       "weight",
-                                       "optimizer",
-                                       "accumulator",
-                                       "proportion",
-                                       "power_of_two",
-                                       "round_ipus",
-                                       NULL};
+    static const char *const keys[] = {
+        "chip",           "strategy",      "recompute",
+        "partials",       "liveness",      "separate_backward",
+        "tiles",          "io_tiles",      "allow_out_of_memory",
+        "synthetic_data", "output_slices", "input_groups",
+        "activation",     "weight",        "optimizer",
+        "accumulator",    "own",           "proportion",
+        "power_of_two",   "round_ipus",    NULL};
     LpIpuOptions o = lp_ipu_options();
     lp_check_keys(L, t, "system", keys);
     lua_getfield(L, t, "chip");
@@ -125,6 +141,7 @@ LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
     get_location(L, t, "optimizer", &o.location[LP_LOC_OPTIMIZER]);
     get_location(L, t, "accumulator", &o.location[LP_LOC_ACCUMULATOR]);
     get_proportion(L, t, &o);
+    get_own_locations(L, t, &o);
     return o;
 }
 

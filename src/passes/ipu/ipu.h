@@ -48,6 +48,13 @@ enum {
     LP_N_LOCATIONS
 };
 
+/* A variable or value by name, "w", "Accl1___w", "Relu:0", that has a location
+ * of its own. */
+typedef struct LpOwnLocation {
+    const char *name;
+    LpLocation at;
+} LpOwnLocation;
+
 typedef struct LpIpuOptions {
     const LpChip *chip;
     const LpSystem *system;
@@ -58,6 +65,8 @@ typedef struct LpIpuOptions {
     int io_tiles; /* of these, set aside for transfers */
     LpDtype partials;
     LpLocation location[LP_N_LOCATIONS];
+    const LpOwnLocation *own; /* borrowed until the plan is made */
+    size_t n_own;
     double proportion[LP_MAX_IPUS];
     bool allow_out_of_memory;
     bool synthetic_data;    /* no host I/O */
@@ -307,6 +316,8 @@ typedef struct LpIpuPlan {
     int *node_stage; /* of step->micro */
     int *val_stage;  /* -1: a variable that is everywhere the same */
     int *var_of;     /* value of micro -> variable, -1 */
+    const LpLocation **var_location; /* NULL: always on the chip */
+    const LpLocation **val_location; /* NULL: all have the activations' */
     int *var_ipu;
     int *update_ipu; /* of step->update's nodes */
 
@@ -434,6 +445,8 @@ int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v);
 int64_t lp_ipu_kept_bytes(const LpIpuPlan *p, const LpVariable *v);
 /* Of parameters and what belongs to them; NULL: always on the chip. */
 const LpLocation *lp_ipu_location(const LpIpuPlan *p, const LpVariable *v);
+/* Of what the forward pass keeps of a value. */
+const LpLocation *lp_ipu_val_location(const LpIpuPlan *p, LpVal v);
 bool lp_ipu_off_chip(const LpIpuPlan *p, const LpVariable *v);
 
 #endif

@@ -73,26 +73,6 @@ LpCostCtx lp_ipu_ctx(const LpIpuPlan *p, int ipu)
     return x;
 }
 
-const LpLocation *lp_ipu_location(const LpIpuPlan *p, const LpVariable *v)
-{
-    switch (v->role) {
-    case LP_VAR_PARAM:
-        return &p->o.location[LP_LOC_WEIGHT];
-    case LP_VAR_STATE:
-        return &p->o.location[LP_LOC_OPTIMIZER];
-    case LP_VAR_ACCUM:
-        return &p->o.location[LP_LOC_ACCUMULATOR];
-    default:
-        return NULL;
-    }
-}
-
-bool lp_ipu_off_chip(const LpIpuPlan *p, const LpVariable *v)
-{
-    const LpLocation *l = lp_ipu_location(p, v);
-    return l && !l->on_chip && lp_numel(&v->type) >= l->min_off_chip;
-}
-
 bool lp_ipu_first_partial(const LpIpuPlan *p, size_t i)
 {
     const LpPartialGrad *x = &p->partial[i];

@@ -49,7 +49,7 @@ static LpStatus add_stash(Recomputation *a, LpVal v)
     LpIpuPlan *p = a->p;
     int depth =
         p->strategy->stash_depth ? p->strategy->stash_depth(p, a->stage) : 1;
-    const LpLocation *l = &p->o.location[LP_LOC_ACTIVATION];
+    const LpLocation *l = lp_ipu_val_location(p, v);
     bool off = !l->on_chip &&
                lp_numel(lp_graph_type(a->g, v)) >= l->min_off_chip &&
                (!p->strategy->stash_off_chip || p->strategy->stash_off_chip(p));

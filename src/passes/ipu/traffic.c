@@ -81,13 +81,18 @@ void lp_ipu_gathered(const LpIpuPlan *p, const LpStagePass *r, size_t first,
     }
 }
 
-/* I/O tiles move what the location of its kind asks them to while the others
- * compute. */
+static const LpLocation *location_of(const LpIpuPlan *p, const LpTransfer *s)
+{
+    if (s->of == LP_TRANSFER_VAR)
+        return lp_ipu_location(p, &p->step->var[s->at]);
+    return lp_ipu_val_location(
+        p, s->of == LP_TRANSFER_STASH ? p->stash[s->at].v : p->copy[s->at].v);
+}
+
+/* I/O tiles move what its location asks them to while the others compute. */
 static bool is_beside(const LpIpuPlan *p, const LpTransfer *s)
 {
-    const LpLocation *l = s->of == LP_TRANSFER_VAR
-                              ? lp_ipu_location(p, &p->step->var[s->at])
-                              : &p->o.location[LP_LOC_ACTIVATION];
+    const LpLocation *l = location_of(p, s);
     bool io = l && (l->io_load || l->io_store) && p->o.io_tiles > 0;
     return p->strategy->streams_beside ? p->strategy->streams_beside(p, io)
                                        : io;
