@@ -53,27 +53,37 @@ local function elements(dims, name)
   return n
 end
 
--- The n bytes of a tensor whose data is in a file of its own.
-local function external(proto, folder, n)
+--- Where the data of a tensor is that is in a file of its own.
+--- error: ValueError for what says no place
+---@param proto table TensorProto
+---@return string location path of the file from the model's folder
+---@return integer offset in bytes
+---@return integer? length in bytes; nil: it is not said
+function M.place(proto)
   local where = {}
-  for _, entry in ipairs(proto.external_data) do
+  for _, entry in ipairs(proto.external_data or {}) do
     where[entry.key or ""] = entry.value
   end
-  errors.check(folder, "ValueError", "tensor '%s' is in the file '%s', and the model is not read "
-    .. "from a folder", proto.name, tostring(where.location))
   errors.check(where.location, "ValueError", "tensor '%s' is in a file that is not named",
-    proto.name)
+    tostring(proto.name))
   local function number(key)
     local text = where[key]
     local value = text and math.tointeger(tonumber(text)) or not text and 0
     return errors.check(value and value >= 0 and value, "ValueError",
-      "tensor '%s': %s of the file: expected an integer, got '%s'", proto.name, key,
+      "tensor '%s': %s of the file: expected an integer, got '%s'", tostring(proto.name), key,
       tostring(text))
   end
-  local length = where.length and number("length") or n
-  errors.check(length == n, "ValueError", "tensor '%s': %d bytes, its shape [%s] has %d",
+  return where.location, number("offset"), where.length and number("length") or nil
+end
+
+-- The n bytes of a tensor whose data is in a file of its own.
+local function external(proto, folder, n)
+  local location, offset, length = M.place(proto)
+  errors.check(folder, "ValueError", "tensor '%s' is in the file '%s', and the model is not read "
+    .. "from a folder", proto.name, location)
+  errors.check((length or n) == n, "ValueError", "tensor '%s': %d bytes, its shape [%s] has %d",
     proto.name, length, table.concat(proto.dims, ", "), n)
-  local ok, bytes = pcall(core.read_within, folder, where.location, number("offset"), n)
+  local ok, bytes = pcall(core.read_within, folder, location, offset, n)
   if not ok and errors.Exception:is(bytes) then
     bytes.message = ("tensor '%s': %s"):format(proto.name, bytes.message)
   end

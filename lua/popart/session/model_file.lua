@@ -25,45 +25,71 @@ local function location_of(t)
   return nil
 end
 
--- The data of tensors that are in files goes to files of the same names in the folder.
-local function write_outside(list, at, folder)
-  for _, location in ipairs(tables.keys(at)) do
-    local inside = {}
-    for k, i in ipairs(at[location]) do
-      inside[k] = list[i]
+-- A file's bytes; "" if it is not there.
+local function bytes_of(path)
+  local file <close> = io.open(path, "rb")
+  return file and file:read("a") or ""
+end
+
+-- The bytes of a file with others at their places.
+local function overlaid(bytes, parts)
+  local out, at = {}, 0
+  table.sort(parts, function(a, b)
+    return a.offset < b.offset
+  end)
+  for _, part in ipairs(parts) do
+    local kept = bytes:sub(at + 1, part.offset)
+    out[#out + 1] = kept .. ("\0"):rep(part.offset - at - #kept)
+    out[#out + 1] = part.data
+    at = part.offset + #part.data
+  end
+  return table.concat(out) .. bytes:sub(at + 1)
+end
+
+-- Tensors whose data is in files get it there, each in its own place: the other bytes stay
+-- as they are beside the model that was read, which other models may share.
+local function write_outside(parts, from, to)
+  for _, location in ipairs(tables.keys(parts)) do
+    if location:find("/") then
+      core.make_folder(to .. location:match("^(.*)/"))
     end
-    local outside, data = tensors.outside(inside, location, 0, 1)
-    core.write_text(folder .. location, data)
-    for k, i in ipairs(at[location]) do
-      list[i] = outside[k]
-    end
+    core.write_text(to .. location, overlaid(bytes_of(from .. location), parts[location]))
   end
 end
 
+-- What a tensor's entry becomes with the values that the host has now; those that are in
+-- a file are added to the parts of that.
+local function written(t, now, parts)
+  local inside = tensors.write(t.name, now)
+  if not location_of(t) or inside.data_type ~= t.data_type then
+    return inside
+  end
+  local location, offset = tensors.place(t)
+  parts[location] = parts[location] or {}
+  table.insert(parts[location], { offset = offset, data = inside.raw_data })
+  return t
+end
+
 --- The model with the weights and states that the host has now. Data that was in files
---- beside the model goes to files of these names beside the new one.
+--- beside the model goes to files of these names beside the new one, to the same places.
 --- error: OSError
 ---@param s table
 ---@param filename string
 function M.write(s, filename)
-  local old, list, at = s.model.proto.graph, {}, {}
+  local old, list, parts = s.model.proto.graph, {}, {}
   local states = settings.states_of(s)
   for i, t in ipairs(old.initializer) do
-    local entry = location_of(t)
-    local now = s.model.variables[t.name] or states[t.name] or entry and s.model.constants[t.name]
+    local now = s.model.variables[t.name] or states[t.name]
+      or location_of(t) and s.model.constants[t.name]
     states[t.name] = nil
-    list[i] = now and tensors.write(t.name, now) or t
-    if entry then
-      at[entry.value] = at[entry.value] or {}
-      table.insert(at[entry.value], i)
-    end
+    list[i] = now and written(t, now, parts) or t
   end
   local inputs = { table.unpack(old.input) }
   for _, name in ipairs(tables.keys(states)) do
     list[#list + 1] = tensors.write(name, states[name])
     inputs[#inputs + 1] = proto.info(name, states[name].dtype, states[name].shape)
   end
-  write_outside(list, at, filename:match("^.*/") or "")
+  write_outside(parts, (s.model.folder or ".") .. "/", filename:match("^.*/") or "")
   local graph = tables.with(old, { initializer = list, input = inputs })
   proto.write(tables.with(s.model.proto, { graph = graph }), filename)
 end

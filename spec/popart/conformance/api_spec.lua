@@ -268,6 +268,35 @@ describe("weights in a file of their own", function()
     assert.is_false(torch.equal(trained, weight(folder .. "/next.onnx")))
     os.execute("rm -r " .. folder)
   end)
+
+  it("keep their places in it, which the model that was read and others may share", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    core.make_folder(folder .. "/other")
+    local onnx = require("lupine.onnx")
+    local b, ids = helper.layers(2, 3)
+    local spare = b:addInitializedInputTensor(torch.arange(5):float())
+    onnx.write(onnx.read(b:getModelProto()), folder .. "/first.onnx",
+      { external = "weights.bin", threshold = 0 })
+    local s = popart.TrainingSession({ fnModel = folder .. "/first.onnx", loss = ids.loss,
+      dataFlow = popart.DataFlow(1), optimizer = popart.ConstSGD(0.1),
+      deviceInfo = helper.device() })
+    s:prepareDevice()
+    s:weightsFromHost()
+    s:run(popart.PyStepIO({ [ids.x] = torch.ones(3, 4) }, {}))
+    s:modelToHost(folder .. "/second.onnx")
+    s:modelToHost(folder .. "/other/third.onnx")
+    local want = helper.weights(s, ids.weights)
+    want[spare] = torch.arange(5):float()
+    for _, name in ipairs({ "/first.onnx", "/second.onnx", "/other/third.onnx" }) do
+      local path = folder .. name
+      for _, t in ipairs(onnx.read(path).graph.initializer) do
+        local value = require("lupine.onnx.tensors").read(t, path:match("^(.*)/"))
+        assert.is_true(torch.equal(want[t.name], value), name .. " " .. t.name)
+      end
+    end
+    os.execute("rm -r " .. folder)
+  end)
 end)
 
 describe("a custom operator", function()
