@@ -26,6 +26,10 @@ local CONNECTIONS = { [C.Always] = "always", [C.OnDemand] = "on-demand", [C.Neve
 local VERSIONS = { [T.Cpu] = "<unknown-cpu>", [T.Sim] = "<unknown-sim>",
   [T.OfflineIpu] = "<offline-ipu>" }
 
+--- Options of devices that change nothing, and why.
+M.FLAGS = { compileIPUCode = "there is no code of IPUs",
+  gatewayMode = "the way over the gateway follows from the number of IPUs" }
+
 local PAUSE = 1 -- seconds between two tries to attach
 
 --- The chip of the machine's IPUs.
@@ -94,7 +98,8 @@ local function range(first, count)
   return out
 end
 
--- row: type, connection, chip, tiles (nil: the chip's), ipus or group, pattern, timeout
+-- row: type, connection, chip, tiles (nil: the chip's), ipus or group, pattern, timeout,
+-- flags (names of options that were given and change nothing)
 function DeviceInfo:init(row)
   local version, group = row.chip or M.OF_MACHINE, row.group
   local chip, cpu = core.chip(version), row.type == T.Cpu
@@ -105,6 +110,7 @@ function DeviceInfo:init(row)
     numWorkerContexts = cpu and 1 or chip.workers, driverIds = ipus or { 0 },
     childIds = ipus or {} })
   local own = { _chip = version, _tiles = row.tiles, _pattern = row.pattern or S.Full,
+    _flags = row.flags or {},
     _timeout = row.timeout or 0, _attached = false,
     _sessions = setmetatable({}, { __mode = "k" }) }
   for name, value in pairs(own) do
@@ -220,6 +226,18 @@ end
 ---@return boolean
 function M.can_profile(info)
   return info.type ~= T.Cpu
+end
+
+--- Calls note(name, why) for what was chosen of the device and changes nothing.
+---@param info popart.DeviceInfo
+---@param note fun(name: string, why: string)
+function M.idle(info, note)
+  if info._pattern ~= S.Full then
+    note(tostring(info._pattern), "all IPUs wait for host I/O alike")
+  end
+  for _, name in ipairs(info._flags) do
+    note("the device's option " .. name, M.FLAGS[name])
+  end
 end
 
 -- A DeviceInfo's IPUs in a session's hands: to let go of them does not give them back.

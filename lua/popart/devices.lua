@@ -261,10 +261,16 @@ end
 
 local FLAGS = { ["true"] = true, ["false"] = true }
 
-local function option_flag(opts, key)
-  local value = opts[key]
-  errors.check(value == nil or FLAGS[tostring(value):lower()], "popart_exception",
-    "the option %s: expected \"true\" or \"false\", got %s", key, check.describe(value))
+-- Options that are set or not, by name, of those that change nothing.
+local function option_flags(opts)
+  local out = {}
+  for _, key in ipairs(tables.keys(device_info.FLAGS)) do
+    local value = opts[key]
+    errors.check(value == nil or FLAGS[tostring(value):lower()], "popart_exception",
+      "the option %s: expected \"true\" or \"false\", got %s", key, check.describe(value))
+    out[#out + 1] = value ~= nil and key or nil
+  end
+  return out
 end
 
 -- A device of the options' numbers, with so many tiles unless they say otherwise.
@@ -273,6 +279,7 @@ local function host_device(of, opts, tiles)
   return DeviceInfo({ type = of, connection = of == T.OfflineIpu and C.Never or C.Always,
     chip = chip, ipus = option_int(opts, "numIPUs", 1, 1),
     tiles = check_tiles(option_int(opts, "tilesPerIPU", tiles, 0), chip, "the option tilesPerIPU"),
+    flags = option_flags(opts),
     pattern = opts.syncPattern and M.syncPatternFromString(opts.syncPattern) })
 end
 
@@ -298,7 +305,6 @@ function DeviceManager:createIpuModelDevice(options)
   check.method(self, DeviceManager, "createIpuModelDevice")
   local opts = check_keys(T.IpuModel, options or {},
     tables.set("numIPUs tilesPerIPU compileIPUCode ipuVersion"))
-  option_flag(opts, "compileIPUCode")
   return host_device(T.IpuModel, opts, FEW_TILES)
 end
 
@@ -324,7 +330,6 @@ function DeviceManager:createOfflineIPUDevice(opts)
   check.method(self, DeviceManager, "createOfflineIPUDevice")
   opts = check_keys(T.OfflineIpu, opts or {},
     tables.set("numIPUs tilesPerIPU ipuVersion syncPattern gatewayMode"))
-  option_flag(opts, "gatewayMode")
   return host_device(T.OfflineIpu, opts, 0)
 end
 

@@ -7,7 +7,9 @@ local errors = require("popart.errors")
 local library_options = require("lupine.library_options")
 local logging = require("popart.logging")
 local options = require("popart.options")
+local TensorLocation = require("popart.tensor_location").TensorLocation
 local tables = require("lupine.base.tables")
+local CommGroup = require("popart.variable_settings").CommGroup
 
 local M = {}
 
@@ -227,7 +229,18 @@ local function check_loss_scaling(opts, program)
   check_proportion(settings, "thresholdUpperCountProportion")
 end
 
-local PARTIALS = { [""] = true, half = true, float = true }
+-- Options that are one of some words.
+local WORDS = { partialsTypeMatMuls = { "", "half", "float" },
+  kahnTieBreaker = { "greedy", "fifo", "random" } }
+
+local function check_words(opts)
+  for name, allowed in pairs(WORDS) do
+    if not tables.set(allowed)[opts[name]:lower()] then
+      refuse("SessionOptions.%s: expected \"%s\", got '%s'", name, table.concat(allowed, '" or "'),
+        opts[name])
+    end
+  end
+end
 
 local function check_values(opts)
   options.each_set(opts, function(name, value, row)
@@ -235,9 +248,10 @@ local function check_values(opts)
       refuse("SessionOptions.%s = %s is not supported: %s", name, tostring(value), row.refused)
     end
   end)
-  if not PARTIALS[opts.partialsTypeMatMuls] then
-    refuse("partialsTypeMatMuls: expected \"\", \"half\" or \"float\", got '%s'",
-      opts.partialsTypeMatMuls)
+  check_words(opts)
+  if opts.accumulationAndReplicationReductionType == enums.ReductionType.NoReduction then
+    refuse("SessionOptions.accumulationAndReplicationReductionType: gradients are summed or their "
+      .. "mean is taken. Allowed: ReductionType.Sum, ReductionType.Mean")
   end
   for library in pairs(library_options.values) do
     local wrong = library_options.unknown(library, opts[library])
@@ -284,6 +298,8 @@ function M.check(opts, program)
   end
 end
 
+-- ---- what was set and changes nothing ---------------------------------------------------
+
 -- Options of libraries that the cost of products follows from.
 local COUNTED = { convolutionOptions = tables.set("partialsType availableMemoryProportion"),
   matmulOptions = tables.set("availableMemoryProportion") }
@@ -300,23 +316,86 @@ local function note_libraries(opts, note)
   end
 end
 
--- Options that count only where another one is set.
-local PARTNERS = { replicatedGraphCount = "enableReplicatedGraphs",
-  cachePath = "enableEngineCaching" }
+local NO_GRADIENTS = "inference has no gradients"
+local FEW_PHASES = "phased execution needs VirtualGraphMode.ExecutionPhases and 2 phases"
+
+local function is_phased(opts)
+  return opts.virtualGraphMode == Mode.ExecutionPhases and opts.executionPhaseSettings.phases > 1
+end
+
+local function in_inference(why)
+  return function(_, program)
+    return not program.training and why
+  end
+end
+
+-- Of options that count only where another one is set, or in training or inference: why
+-- they do not, of (opts, program), false where they do.
+local WAITS = {
+  replicatedGraphCount = function(opts)
+    return not opts.enableReplicatedGraphs and "enableReplicatedGraphs is not set"
+  end,
+  cachePath = function(opts)
+    return not opts.enableEngineCaching and "enableEngineCaching is not set"
+  end,
+  enableEngineCaching = function(opts)
+    return opts.cachePath == "" and "there is no cachePath"
+  end,
+  compilationProgressTotal = function(opts)
+    return not opts.compilationProgressLogger and "compilationProgressLogger is not set"
+  end,
+  hardwareInstrumentations = function(opts)
+    return not opts.instrumentWithHardwareCycleCounter
+      and "instrumentWithHardwareCycleCounter is not set"
+  end,
+  virtualGraphSplitRatios = function(opts)
+    return opts.virtualGraphMode ~= Mode.Auto and "virtualGraphMode is not Auto"
+  end,
+  numIOTiles = function(opts)
+    return opts.virtualGraphMode == Mode.Off and "virtualGraphMode is Off"
+  end,
+  virtualGraphMode = function(opts)
+    return opts.virtualGraphMode == Mode.ExecutionPhases and not is_phased(opts) and FEW_PHASES
+  end,
+  ["executionPhaseSettings.phases"] = function(opts)
+    return not is_phased(opts) and FEW_PHASES
+  end,
+  ["executionPhaseSettings.stages"] = function(opts)
+    return not is_phased(opts) and FEW_PHASES
+  end,
+  constantWeights = function(_, program)
+    return program.training and "a training session's weights can be written always"
+  end,
+  meanAccumulationAndReplicationReductionStrategy = function(opts, program)
+    return not program.training and NO_GRADIENTS or opts.accumulationAndReplicationReductionType
+      ~= enums.ReductionType.Mean and "accumulationAndReplicationReductionType is not Mean"
+  end,
+  accumulationAndReplicationReductionType = in_inference(NO_GRADIENTS),
+  autoRecomputation = in_inference("inference recomputes nothing"),
+  disableOptimizerStateTensorStreams = in_inference("inference has no optimizer"),
+}
+for _, field in ipairs({ "location", "minElementsForOffChip",
+  "minElementsForReplicatedTensorSharding" }) do
+  WAITS["optimizerStateTensorLocationSettings." .. field] =
+    in_inference("inference has no optimizer")
+  WAITS["accumulatorTensorLocationSettings." .. field] = in_inference(NO_GRADIENTS)
+end
 
 --- Calls note(name, why) for what was set and changes nothing in a session, as reports have
 --- it.
 ---@param opts popart.SessionOptions
+---@param program {training: boolean}
 ---@param note fun(name: string, why: string)
-function M.note(opts, note)
+function M.note(opts, program, note)
   options.note(opts, note)
   note_libraries(opts, note)
-  options.each_set(opts, function(name)
-    local partner = PARTNERS[name]
-    if partner and not opts[partner] then
-      note("SessionOptions." .. name, partner .. " is not set")
-    elseif name == "numIOTiles" and opts.virtualGraphMode == Mode.Off then
-      note("SessionOptions." .. name, "virtualGraphMode is Off")
+  options.each_set(opts, function(name, value)
+    local why = WAITS[name] and WAITS[name](opts, program)
+    if why then
+      note("SessionOptions." .. name, why)
+    elseif TensorLocation:is(value) and value.shardingDomain ~= CommGroup() then
+      note("SessionOptions." .. name, "tensors are shared out between all replicas, whatever "
+        .. "the shardingDomain")
     end
   end)
 end

@@ -23,7 +23,7 @@ local loading = require("popart.session.loading")
 local logging = require("popart.logging")
 local optimizers = require("popart.optimizers")
 local own = require("popart.session.own")
-local Patterns = require("popart.patterns").Patterns
+local patterns = require("popart.patterns")
 local placement = require("popart.placement")
 local option_rules = require("popart.option_rules")
 local pruning = require("popart.pruning")
@@ -72,7 +72,7 @@ function Session.__index(self, key)
 end
 
 local KINDS = { dataFlow = dataflow.DataFlow, deviceInfo = device_info.DeviceInfo,
-  inputShapeInfo = tensor_info.InputShapeInfo, patterns = Patterns,
+  inputShapeInfo = tensor_info.InputShapeInfo, patterns = patterns.Patterns,
   userOptions = options.SessionOptions, optimizer = optimizers.Optimizer }
 
 -- The arguments of a session by name.
@@ -137,13 +137,14 @@ local function make(self, where, names, training, ...)
   local s = { name = given.name or training and "training" or "inference",
     training = training, options = given.userOptions, flow = given.dataFlow,
     device = given.deviceInfo, loss = given.loss,
-    optimizer = given.optimizer, patterns = given.patterns }
+    optimizer = given.optimizer, patterns = given.patterns or patterns.Patterns() }
   rawset(self, "_s", s)
   local o = s.options
   errors.check(training or #s.flow:anchors() > 0, "popart_exception",
     "User must specify an anchor tensor when doing inference.")
   option_rules.check(o, { training = training, num_ipus = s.device.numIpus })
   s.replicas, s.accumulation = option_rules.replicas(o), option_rules.accumulation(o)
+  patterns.check(s.patterns)
   s.batches = s.flow:batchesPerStep()
   errors.check(s.batches >= 1, "popart_exception", "%s: dataFlow: 'Batches per step' must be "
     .. "greater than zero, got %d", where, s.batches)

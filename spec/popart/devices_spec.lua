@@ -244,6 +244,22 @@ describe("what sessions ask of a DeviceInfo", function()
     assert.is_true(info_of.can_profile(model) and info_of.can_profile(off))
   end)
 
+  it("says what was chosen of it and changes nothing", function()
+    local function idle(device)
+      local out = {}
+      info_of.idle(device, function(name, why)
+        out[#out + 1] = name .. ": " .. why
+      end)
+      return out
+    end
+    assert.same({}, idle(dm:createIpuModelDevice({ numIPUs = 2, ipuVersion = "ipu21" })))
+    assert.same({ "the device's option compileIPUCode: there is no code of IPUs" },
+      idle(dm:createIpuModelDevice({ compileIPUCode = false })))
+    assert.same({ "SyncPattern.SinglePipeline: all IPUs wait for host I/O alike",
+      "the device's option gatewayMode: the way over the gateway follows from the number of IPUs" },
+      idle(dm:createOfflineIPUDevice({ gatewayMode = "true", syncPattern = "singlePipeline" })))
+  end)
+
   it("attaches on demand when IPUs are borrowed, and keeps them", function()
     local device, log = dm:acquireDeviceById(2, { connectionType = C.OnDemand }), {}
     local s = session(log)

@@ -9,6 +9,7 @@ local tensor_location = require("popart.tensor_location")
 local variable_settings = require("popart.variable_settings")
 
 local SessionOptions, TensorLocation = options.SessionOptions, tensor_location.TensorLocation
+local CommGroup = variable_settings.CommGroup
 local refuses = helper.refuses
 
 -- Options with these fields.
@@ -386,20 +387,104 @@ describe("rules of session options", function()
       opts, { training = true, num_ipus = 2 })
   end)
 
+  -- What the report is told of fields of an option's, of training unless told otherwise.
+  local function noted(fields, inference)
+    local out = {}
+    rules.note(with(fields), { training = not inference }, function(name, why)
+      out[#out + 1] = name:gsub("^SessionOptions%.", "") .. ": " .. why
+    end)
+    return out
+  end
+
   it("note what waits for another option", function()
-    local noted = {}
     local opts = with({ replicatedGraphCount = 2, cachePath = "x", groupHostSync = true })
     opts.automaticLossScalingSettings.updatePeriod = 2
-    rules.note(opts, function(name, why)
-      noted[#noted + 1] = name .. ": " .. why
+    local got = {}
+    rules.note(opts, TRAIN, function(name, why)
+      got[#got + 1] = name .. ": " .. why
     end)
     assert.same({
       "SessionOptions.groupHostSync: host streams of the simulated system have one form",
       "SessionOptions.automaticLossScalingSettings.updatePeriod: "
         .. "automaticLossScalingSettings.enabled is not set",
       "SessionOptions.replicatedGraphCount: enableReplicatedGraphs is not set",
-      "SessionOptions.cachePath: enableEngineCaching is not set" }, noted)
+      "SessionOptions.cachePath: enableEngineCaching is not set" }, got)
     refuses("popart_exception", "partialsTypeMatMuls: expected", rules.check,
       with({ partialsTypeMatMuls = "quarter" }), TRAIN)
+    refuses("popart_exception", 'kahnTieBreaker: expected "greedy" or "fifo" or "random", got',
+      rules.check, with({ kahnTieBreaker = "lifo" }), TRAIN)
+    refuses("popart_exception", "Allowed: ReductionType.Sum, ReductionType.Mean", rules.check,
+      with({ accumulationAndReplicationReductionType = enums.ReductionType.NoReduction }), TRAIN)
+  end)
+
+  it("note what another option, or inference, leaves without effect, and nothing else", function()
+    local Mode = enums.VirtualGraphMode
+    local mean, running = enums.ReductionType.Mean, enums.MeanReductionStrategy.Running
+    local few = "phased execution needs VirtualGraphMode.ExecutionPhases and 2 phases"
+    local function phases(n, stages)
+      local settings = options.ExecutionPhaseSettings()
+      settings.phases, settings.stages = n, stages
+      return settings
+    end
+    -- fields, what of them is noted in training, and in inference
+    local cases = {
+      { { enableEngineCaching = true, cachePath = "" },
+        { "enableEngineCaching: there is no cachePath" } },
+      { { enableEngineCaching = true, cachePath = "x" }, {} },
+      { { compilationProgressTotal = 7 },
+        { "compilationProgressTotal: compilationProgressLogger is not set" } },
+      { { compilationProgressTotal = 7, compilationProgressLogger = print }, {} },
+      { { hardwareInstrumentations = { enums.Instrumentation.Inner } },
+        { "hardwareInstrumentations: instrumentWithHardwareCycleCounter is not set" } },
+      { { hardwareInstrumentations = { enums.Instrumentation.Inner },
+        instrumentWithHardwareCycleCounter = true }, {} },
+      { { virtualGraphSplitRatios = { 0.5, 0.5 }, virtualGraphMode = Mode.Manual },
+        { "virtualGraphSplitRatios: virtualGraphMode is not Auto" } },
+      { { virtualGraphSplitRatios = { 0.5, 0.5 }, virtualGraphMode = Mode.Auto }, {} },
+      { { virtualGraphMode = Mode.ExecutionPhases, executionPhaseSettings = phases(1, 1) },
+        { "virtualGraphMode: " .. few, "executionPhaseSettings.phases: " .. few,
+          "executionPhaseSettings.stages: " .. few } },
+      { { virtualGraphMode = Mode.ExecutionPhases, executionPhaseSettings = phases(2, 1) }, {} },
+      { { constantWeights = false },
+        { "constantWeights: a training session's weights can be written always" }, {} },
+      { { accumulationAndReplicationReductionType = mean }, {},
+        { "accumulationAndReplicationReductionType: inference has no gradients" } },
+      { { meanAccumulationAndReplicationReductionStrategy = running },
+        { "meanAccumulationAndReplicationReductionStrategy: "
+          .. "accumulationAndReplicationReductionType is not Mean" },
+        { "meanAccumulationAndReplicationReductionStrategy: inference has no gradients" } },
+      { { meanAccumulationAndReplicationReductionStrategy = running,
+        accumulationAndReplicationReductionType = mean }, {},
+        { "accumulationAndReplicationReductionType: inference has no gradients",
+          "meanAccumulationAndReplicationReductionStrategy: inference has no gradients" } },
+      { { autoRecomputation = enums.RecomputationType.Standard }, {},
+        { "autoRecomputation: inference recomputes nothing" } },
+      { { disableOptimizerStateTensorStreams = true }, {},
+        { "disableOptimizerStateTensorStreams: inference has no optimizer" } },
+    }
+    for _, row in ipairs(cases) do
+      assert.same(row[2], noted(row[1]))
+      assert.same(row[3] or row[2], noted(row[1], true))
+    end
+  end)
+
+  it("note locations of what inference has not, and shared-out tensors' domains", function()
+    local location = TensorLocation(enums.TensorStorage.OffChip)
+    local settings = options.TensorLocationSettings(location, 3, 4)
+    local function both(group, why)
+      return { group .. ".location: " .. why, group .. ".minElementsForOffChip: " .. why,
+        group .. ".minElementsForReplicatedTensorSharding: " .. why }
+    end
+    for group, why in pairs({ activation = false, weight = false, optimizerState =
+      "inference has no optimizer", accumulator = "inference has no gradients" }) do
+      local name = group .. "TensorLocationSettings"
+      assert.same({}, noted({ [name] = settings }))
+      assert.same(why and both(name, why) or {}, noted({ [name] = settings }, true))
+    end
+    local domain = TensorLocation(enums.TensorStorage.OnChip)
+    domain.shardingDomain = CommGroup(enums.CommGroupType.Consecutive, 2)
+    assert.same({ "weightTensorLocationSettings.location: tensors are shared out between all "
+      .. "replicas, whatever the shardingDomain" },
+      noted({ weightTensorLocationSettings = options.TensorLocationSettings(domain) }))
   end)
 end)

@@ -264,12 +264,19 @@ describe("values", function()
     for i, level in ipairs({ "NoPatterns", "Default", "All" }) do
       local s = popart.InferenceSession({ fnModel = b:getModelProto(),
         dataFlow = popart.DataFlow(1, { ids.loss }), deviceInfo = helper.device(),
-        patterns = popart.Patterns(popart.PatternsLevel[level]) })
+        patterns = popart.Patterns(popart.PatternsLevel[level]):enableRuntimeAsserts(false) })
       s:prepareDevice()
+      assert.same(level ~= "Default" and { "Patterns: the passes over the graph are fixed" } or {},
+        s:getReport().no_effect)
       got[i] = helper.run(s, { [ids.x] = torch.ones(3, 4) })[ids.loss]:item()
     end
     assert.equal(got[1], got[2])
     assert.equal(got[1], got[3])
+    helper.refuses("popart_exception", "^Pattern 'AbsGradOp' must be enabled", function()
+      popart.InferenceSession({ fnModel = b:getModelProto(), deviceInfo = helper.device(),
+        dataFlow = popart.DataFlow(1, { ids.loss }),
+        patterns = popart.Patterns(popart.PatternsLevel.NoPatterns) })
+    end)
   end)
 
   it("M14: are the same with explicit loops, which need copies by operators", function()
