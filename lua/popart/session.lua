@@ -92,6 +92,7 @@ local function arguments(where, names, ...)
   end
   errors.check(type(out.fnModel) == "string", "TypeError", "%s: fnModel: expected a file's path or "
     .. "the bytes of a ModelProto, got %s", where, check.describe(out.fnModel))
+  check.string(out.name == nil and "" or out.name, where .. ": name")
   out.userOptions = class.copy(out.userOptions or options.SessionOptions())
   return out
 end
@@ -143,8 +144,8 @@ local function make(self, where, names, training, ...)
   errors.check(training or #s.flow:anchors() > 0, "popart_exception",
     "User must specify an anchor tensor when doing inference.")
   option_rules.check(o, { training = training, num_ipus = s.device.numIpus })
-  s.replicas, s.accumulation = option_rules.replicas(o), option_rules.accumulation(o)
   patterns.check(s.patterns)
+  s.replicas, s.accumulation = option_rules.replicas(o), option_rules.accumulation(o)
   s.batches = s.flow:batchesPerStep()
   errors.check(s.batches >= 1, "popart_exception", "%s: dataFlow: 'Batches per step' must be "
     .. "greater than zero, got %d", where, s.batches)
@@ -171,11 +172,11 @@ function Session:updateOptimizerFromHost(optimizer)
     "updateOptimizerFromHost is not available for an inference session")
   check.instance(optimizer, "updateOptimizerFromHost: optimizer", optimizers.Optimizer,
     { shown = "popart.Optimizer" })
-  if not s.session then
-    s.optimizer = optimizer
-    return
+  if s.session then
+    s.view:replace(optimizer, s.session)
+  else
+    s.optimizer:validReplacement(optimizer)
   end
-  s.view:replace(optimizer, s.session)
   s.optimizer = optimizer
 end
 
@@ -255,6 +256,7 @@ function Session:run(...)
     "Must call weightsFromHost before run as the model has initializers and the session has been "
     .. "created in training mode")
   check.instance(v[1], "run: stepio", stepio.IStepIO, { shown = "popart.PyStepIO" })
+  check.string(v[2] == nil and "" or v[2], "run: debugName")
   errors.guard("popart_runtime_error", run, s, v[1])
   s.has_run = true
 end

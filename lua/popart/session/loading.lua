@@ -108,10 +108,11 @@ end
 function methods:prepareDevice(...)
   local s = own.state(self)
   local load = check.one("prepareDevice", "loadEngine", ...)
+  load = check.bool(load == nil or load, "prepareDevice: loadEngine")
   errors.check(not s.session, "popart_exception", "prepareDevice: the session's device was "
     .. "prepared before; make a new session to compile the model again")
   local o, tell = s.options, teller(s)
-  s.load = load ~= false and o.compileEngine and s.device.connectionType.name == "Always"
+  s.load = load and o.compileEngine and s.device.connectionType.name == "Always"
     and s.device.type.name ~= "OfflineIpu"
   tell(0)
   s.session = opened(s, tell)

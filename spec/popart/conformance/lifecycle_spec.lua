@@ -304,6 +304,20 @@ describe("a session", function()
     assert.same(s:checksums(), other:checksums())
   end)
 
+  it("checks arguments that change nothing, too", function()
+    local b, x, y, o = adds()
+    local s = helper.inference(b, popart.DataFlow(1, { o }), { prepare = false })
+    helper.refuses("TypeError", "prepareDevice: loadEngine: expected bool, got string",
+      s.prepareDevice, s, "no")
+    s:prepareDevice()
+    local io = popart.PyStepIO({ [x] = torch.ones(2), [y] = torch.ones(2) }, s:initAnchorArrays())
+    helper.refuses("TypeError", "run: debugName: expected string, got int", s.run, s, io, 3)
+    s:run(io, "step")
+    helper.refuses("TypeError", "InferenceSession: name: expected string, got int",
+      popart.InferenceSession, { fnModel = b:getModelProto(), deviceInfo = helper.device(),
+        dataFlow = popart.DataFlow(1, { o }), name = 3 })
+  end)
+
   it("names a weight whose tensor does not fit", function()
     local s, _, w = scales({ constantWeights = false })
     s:weightsToHost()

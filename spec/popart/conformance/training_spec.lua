@@ -106,6 +106,12 @@ describe("an optimizer in a session", function()
       sgd({ defaultMomentum = { 0.9, false } }), sgd({ defaultWeightDecay = { 0.1, true } }) }) do
       helper.refuses("optimizer_replacement_error", "New optimizer is not a valid replacement",
         sum_of_weights, 2, { sgd(), other })
+      local b = popart.Builder()
+      local x = b:addInitializedInputTensor(torch.ones(1))
+      local s = helper.training(b, popart.DataFlow(1), b.aiGraphcore:l1loss({ x }, 1.0), sgd(),
+        { prepare = false })
+      helper.refuses("optimizer_replacement_error", "New optimizer is not a valid replacement",
+        s.updateOptimizerFromHost, s, other)
     end
   end)
 
