@@ -30,10 +30,39 @@ local function target_of(path, name, where)
   return core.is_folder(path) and path:gsub("/$", "") .. "/" .. name or path
 end
 
+-- What tells the session's program from others but for values of weights: of its step as it
+-- was traced, and of its constants.
+local function key_of(s)
+  if not s.program_key then
+    local step = s.traced.step
+    local parts = { step:text("key") }
+    for i, v in ipairs(step:vars()) do
+      parts[#parts + 1] = v.role == "constant" and core.xxh3(step:data(i):tobytes()) or nil
+    end
+    s.program_key = core.xxh3(table.concat(parts, "\n"))
+  end
+  return s.program_key
+end
+
+--- Keeps what an executable of the session is known by: compiling changes the step.
+---@param s table
+function M.mark(s)
+  if device_info.can_compile_offline(s.device) then
+    key_of(s)
+  end
+end
+
 -- What a program of the file must be for this session.
 local function kind_of(s)
-  return { training = s.training, loss = s.loss, anchors = s.flow:anchors(),
-    optimizer = s.training and tostring(getmetatable(s.optimizer).__name) or nil }
+  local o, anchors = s.options, {}
+  for i, id in ipairs(s.flow:anchors()) do
+    anchors[i] = ("%s: %s"):format(id, s.flow:art(id))
+  end
+  return { training = s.training, loss = s.loss, anchors = table.concat(anchors, ", "),
+    optimizer = s.training and tostring(getmetatable(s.optimizer).__name) or nil,
+    reduction = s.training and ("%s, %s"):format(o.accumulationAndReplicationReductionType.name,
+      o.meanAccumulationAndReplicationReductionStrategy.name) or nil,
+    enableStochasticRounding = o.enableStochasticRounding, ["model's program"] = key_of(s) }
 end
 
 local function variables_of(s, tensors)
@@ -109,10 +138,19 @@ local function check_kind(s, file)
   local theirs, ours = stored.data(file, "popart"), kind_of(s)
   for _, name in ipairs(tables.keys(ours)) do
     local a, b = ours[name], theirs[name]
-    local same = a == b or type(a) == "table" and type(b) == "table"
-      and table.concat(a, "\0") == table.concat(b, "\0")
-    errors.check(same, "popart_exception", "%s: the executable is of another session: its %s is "
-      .. "%s, this one's is %s", file.path, name, check.describe(b), check.describe(a))
+    errors.check(a == b, "popart_exception", "%s: the executable is of another session: its %s is "
+      .. "'%s', this one's is '%s'", file.path, name, tostring(b), tostring(a))
+  end
+end
+
+-- What the simulated system was told of the program, but for its chips, as it is now.
+local OF_CHIPS = tables.set("chip tiles power_of_two allow_out_of_memory")
+
+local function check_system(file, ours, theirs)
+  for _, name in ipairs(tables.keys(ours)) do
+    local a, b = stored.encode(ours[name], name), stored.encode(theirs[name], name)
+    errors.check(OF_CHIPS[name] or a == b, "popart_exception", "%s: the executable was compiled "
+      .. "with other options: its %s is %s, this session's is %s", file.path, name, b, a)
   end
 end
 
@@ -153,6 +191,7 @@ function M.open(s, spec)
     "%s: the executable runs %d batches of %d micro-batches on %d replicas, the session %d of %d "
     .. "on %d", file.path, iterations, accumulation, replicas, s.batches, s.accumulation,
     s.replicas)
+  check_system(file, spec.system, from.system)
   from.tensors, from.seed, from.place = spec.tensors, spec.seed, spec.place
   for name, t in pairs(s.model.variables) do
     local saved = file.tensors["variable/" .. name]

@@ -69,6 +69,7 @@ local function open(s, tell)
     return s.load and device_info.lend(s.device) or nil
   end
   spec.cache = executables.cache(s)
+  executables.mark(s)
   if s.executable then
     step, spec = executables.open(s, spec)
   end

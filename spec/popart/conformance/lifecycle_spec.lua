@@ -422,4 +422,42 @@ describe("an executable", function()
       s:loadExecutableFromFile(path)
     end)
   end)
+
+  it("is refused by a session that would compute or return something else", function()
+    local offline = popart.DeviceManager():createOfflineIPUDevice({ numIPUs = 1 })
+    -- changes: operator, constant, weight, art, options of the session
+    local function make(changes)
+      local b = popart.Builder()
+      local x = b:addInputTensor("FLOAT", { 2 })
+      local w = b:addInitializedInputTensor(torch.full({ 2 }, changes.weight or 1.0))
+      local k = b.aiOnnx:constant(torch.full({ 2 }, changes.constant or 3.0))
+      local y = b.aiOnnx:add({ b.aiOnnx[changes.operator or "mul"](b.aiOnnx, { x, w }, "y"), k })
+      local loss = b.aiGraphcore:l1loss({ y }, 1.0)
+      return popart.TrainingSession({ fnModel = b:getModelProto(), loss = loss,
+        dataFlow = popart.DataFlow(2, { [loss] = popart.AnchorReturnType(changes.art or "All") }),
+        optimizer = popart.ConstSGD(0.1), deviceInfo = changes.device or offline,
+        userOptions = helper.options(changes.options) })
+    end
+    make({}):compileAndExport(path)
+    local Mean = popart.ReductionType.Mean
+    local state = popart.TensorLocationSettings(popart.TensorStorage.OffChip)
+    for said, changes in pairs({ ["its anchors is"] = { art = "Final" },
+      ["its model's program is"] = { operator = "sub" }, ["its model's"] = { constant = 2.0 },
+      ["its enableStochasticRounding is"] = { options = { enableStochasticRounding = true } },
+      ["its reduction is 'Sum, Post', this one's is 'Mean, Post'"] = { options = {
+        accumulationAndReplicationReductionType = Mean } } }) do
+      local other = make(changes)
+      helper.raises("popart_exception", said, function()
+        other:loadExecutableFromFile(path)
+      end)
+    end
+    local other = make({ options = { weightTensorLocationSettings = state } })
+    other:loadExecutableFromFile(path)
+    helper.refuses("popart_exception", "compiled with other options: its weight is",
+      other.prepareDevice, other, false)
+    -- chips and weights may be others
+    local same = make({ weight = 5.0, device = helper.device() })
+    same:loadExecutableFromFile(path)
+    same:prepareDevice()
+  end)
 end)
