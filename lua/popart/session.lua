@@ -234,6 +234,9 @@ local function run(s, io)
   if streamed and not s.has_run then
     transfers.check_sizes(io, program)
   end
+  if streamed then
+    transfers.check_places(io, program.outputs)
+  end
   local inputs = streamed and settings.feed(s, transfers.inputs(io, program.inputs))
     or randomness.synthetic(s)
   local _, _, anchors = s.session:run(inputs)

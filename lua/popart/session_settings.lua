@@ -414,6 +414,11 @@ function M.annotate(s)
   option_rules.note(s.options, s, note)
   patterns.note(s.patterns, note)
   device_info.idle(s.device, note)
+  for _, id in ipairs(s.training and s.optimizer:_specific_ids() or {}) do
+    if s.model.role[id] ~= "parameter" then
+      note(("%s.insertSpecific of '%s'"):format(s.optimizer.type, id), "no weight has that name")
+    end
+  end
   annotations.note(s.model.graph.nodes, note)
   locations.note(s, function(id)
     return M.info(s, id) ~= nil

@@ -97,10 +97,14 @@ function PyStepIO:init(...)
     tensors = tensors_of(v[2], "PyStepIO: outputs", not_contiguous("output")) }
 end
 
+local function tensor_of(side, id)
+  return errors.check(side.tensors[id], "popart_runtime_error",
+    "No tensor %s provided in PyStepIO's %s", id, side.name)
+end
+
 -- The next n elements of a tensor; behind the last one comes the first.
 local function advance(side, id, n)
-  local tensor = errors.check(side.tensors[id], "popart_runtime_error",
-    "No tensor %s provided in PyStepIO's %s", id, side.name)
+  local tensor = tensor_of(side, id)
   local at, size = side.at[id] or 0, tensor:numel()
   errors.check(at + n <= size, "popart_runtime_error", "Tensor %s of PyStepIO's %s has %d "
     .. "elements, %d are needed after the first %d", id, side.name, size, n, at)
@@ -119,6 +123,14 @@ end
 
 --- Nothing: the tensor belongs to the caller.
 function PyStepIO:inComplete() end
+
+--- The tensor of an anchor.
+--- error: popart_runtime_error for one that was not given
+---@param id string
+---@return torch.Tensor
+function PyStepIO:_place(id)
+  return tensor_of(self._outputs, id)
+end
 
 --- The next n elements of an anchor's tensor.
 --- error: popart_runtime_error for one that was not given

@@ -7,7 +7,9 @@ local core = require("lupine.core")
 local errors = require("popart.errors")
 local graph = require("lupine.onnx.graph")
 local node_attributes = require("popart.node_attributes")
+local prefixes = require("popart.prefixes")
 local proto = require("lupine.onnx.proto")
+local tables = require("lupine.base.tables")
 local tensors = require("lupine.onnx.tensors")
 local torch = require("torch")
 
@@ -105,11 +107,29 @@ local function input_type(info, id, shapes)
   return given:dataType(), given:shape()
 end
 
+local RESERVED = {}
+for _, prefix in pairs(prefixes) do
+  RESERVED[prefix()] = true
+end
+RESERVED = tables.keys(RESERVED)
+
+-- Inputs and outputs do not have the names of what training makes of others.
+local function check_names(ids)
+  for _, id in ipairs(ids) do
+    for _, prefix in ipairs(RESERVED) do
+      errors.check(not id:find(prefix, 1, true), "popart_exception", "Provided tensor %s has an "
+        .. "invalid name: clash with reserved prefix %s", id, prefix)
+    end
+  end
+end
+
 ---@param given string|table a file, the bytes of a ModelProto, or its table
 ---@param shapes popart.InputShapeInfo?
 function Model:init(given, shapes)
   self.proto, self.folder = M.read(given)
   self.graph = graph.plan(self.proto, self.folder)
+  check_names(self.graph.inputs)
+  check_names(self.graph.outputs)
   self.metadata = node_attributes.metadata(self.proto.metadata_props)
   self.inputs, self.variables, self.order, self.constants = {}, {}, {}, {}
   for i, id in ipairs(self.graph.inputs) do

@@ -187,6 +187,16 @@ function M.outputs(io, list)
   end)
 end
 
+--- Whether a run can give a PyStepIO what it returns: found out before it changes weights.
+--- error: popart_runtime_error for an anchor that is missing, or of another type
+---@param io popart.IStepIO
+---@param list {id: string, dtype: torch.dtype}[]
+function M.check_places(io, list)
+  for _, d in ipairs(is_plain(io, "out") and list or {}) do
+    check_type(io:_place(d.id), d)
+  end
+end
+
 -- ---- sizes ------------------------------------------------------------------------------
 
 local function size_error(kind, d, expected, n, counts)

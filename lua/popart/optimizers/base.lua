@@ -144,6 +144,12 @@ function Optimizer:hasSpecific(id)
   return self._maps.learningRate:hasSpecific(id)
 end
 
+--- The weights with values of their own, sorted.
+---@return string[]
+function Optimizer:_specific_ids()
+  return tables.keys(self._maps.learningRate._specific)
+end
+
 -- What all kinds check of their values; `least`: names that must be 0 or more, with what
 -- messages call them.
 function Optimizer:_check_common(own, least)

@@ -14,6 +14,7 @@ local optimizers = require("popart.optimizers")
 local own = require("popart.session.own")
 local settings = require("popart.session_settings")
 local stepio = require("popart.stepio")
+local tensor_info = require("popart.tensor_info")
 local traced = require("popart.traced")
 
 local M = { methods = {} }
@@ -95,6 +96,9 @@ local function each_weight(s, what, io, fn)
 end
 
 local function check_elements(what, name, given, t)
+  errors.check(given.dtype == t.dtype, "popart_runtime_error", "%s: Type discrepancy for tensor "
+    .. "%s. User provided : %s and expected : %s", what, name,
+    tensor_info.type_name(given.dtype, name), tensor_info.type_name(t.dtype, name))
   errors.check(given:numel() == t:numel(), "popart_runtime_error", "%s: weight '%s': the tensor "
     .. "has the shape %s, the weight %s", what, name, tostring(given.shape), tostring(t.shape))
 end

@@ -55,6 +55,20 @@ describe("streams of a session", function()
     end)
   end)
 
+  it("are found out not to fit before the run changes a weight", function()
+    local b, ids = helper.layers(1, 2)
+    local s = helper.training(b, popart.DataFlow(1, { ids.loss }), ids.loss, popart.ConstSGD(0.1))
+    local before = helper.weights(s, ids.weights)[ids.weights[1]]
+    local inputs = { [ids.x] = torch.ones(2, 4) }
+    helper.refuses("popart_runtime_error", "^No tensor .* provided in PyStepIO's outputs", s.run, s,
+      popart.PyStepIO(inputs, {}))
+    helper.refuses("popart_runtime_error", "^Type discrepancy for tensor", s.run, s,
+      popart.PyStepIO(inputs, { [ids.loss] = torch.zeros(1, { dtype = torch.float64 }) }))
+    assert.is_true(torch.equal(before, helper.weights(s, ids.weights)[ids.weights[1]]))
+    helper.run(s, inputs)
+    assert.is_false(torch.equal(before, helper.weights(s, ids.weights)[ids.weights[1]]))
+  end)
+
   it("B8: are functions, called in order for each micro-batch", function()
     local s, x, y, o = adds(2)
     local calls = {}

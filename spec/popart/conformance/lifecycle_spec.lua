@@ -318,12 +318,29 @@ describe("a session", function()
         dataFlow = popart.DataFlow(1, { o }), name = 3 })
   end)
 
+  it("has no inputs or outputs named as PopART's own tensors", function()
+    for _, name in ipairs({ "Gradient___x", "a/Accl1___w", "learningRate___default___FLOAT" }) do
+      local b = popart.Builder()
+      local o = b.aiOnnx:abs({ b:addInputTensor("FLOAT", { 2 }, name) })
+      helper.refuses("popart_exception", "^Provided tensor .* has an invalid name: clash with "
+        .. "reserved prefix", helper.inference, b, popart.DataFlow(1, { o }))
+    end
+    local b = popart.Builder()
+    local w = b:addInitializedInputTensor(torch.ones(2), "Step___w") -- as of a written model
+    local o = b.aiOnnx:abs({ w })
+    assert.same({ 1, 1 }, helper.run(helper.inference(b, popart.DataFlow(1, { o })), {})[o]
+      :tolist())
+  end)
+
   it("names a weight whose tensor does not fit", function()
     local s, _, w = scales({ constantWeights = false })
     s:weightsToHost()
     for _, method in ipairs({ "readWeights", "writeWeights" }) do
       helper.refuses("popart_runtime_error", method .. ": weight 'w': the tensor has the shape",
         s[method], s, popart.PyWeightsIO({ [w] = torch.ones(3) }))
+      helper.refuses("popart_runtime_error", method .. ": Type discrepancy for tensor w%. User "
+        .. "provided : INT32 and expected : FLOAT", s[method], s,
+        popart.PyWeightsIO({ [w] = torch.ones(2, { dtype = torch.int32 }) }))
     end
   end)
 

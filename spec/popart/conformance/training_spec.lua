@@ -86,6 +86,16 @@ describe("an optimizer in a session", function()
     near(100 - 0.3, 200 - 1.5, sum_of_weights(3, { sgd }))
   end)
 
+  it("is told of values that no weight has", function()
+    local sgd = popart.SGD({ defaultLearningRate = { 0.5, false } })
+    sgd:insertSpecific("w0", { learningRate = { 0.1, false } })
+    sgd:insertSpecific("w", { learningRate = { 0.1, false } })
+    local b = popart.Builder()
+    local w = b:addInitializedInputTensor(torch.ones(2), "w0")
+    local s = helper.training(b, popart.DataFlow(1), b.aiGraphcore:l1loss({ w }, 1.0), sgd)
+    assert.same({ "SGD.insertSpecific of 'w': no weight has that name" }, s:getReport().no_effect)
+  end)
+
   it("learns at the rate of each update", function()
     local list = {}
     for i, rate in ipairs({ 0.5, 0.25, 0.125 }) do
