@@ -60,7 +60,7 @@ local function read_attributes(plan, names, context)
     errors.check(not fields[name], "ValueError", "%s: it has two attributes '%s'", plan.name, name)
     given[name], fields[name] = proto.value(attribute, context.folder)
     if fields[name] == "g" then
-      plan.bodies[name] = Graph(given[name], context, names)
+      plan.bodies[name] = Graph(given[name], context, names, plan.op == "If")
     end
   end
   return given, fields
@@ -200,7 +200,9 @@ local DEEPEST = 32
 ---@param graph table GraphProto
 ---@param context table
 ---@param around? table Names of the graph around
-function Graph:init(graph, context, around)
+---@param branch? boolean of an If, which gives it no values: inputs that it says it has are
+---  those of the names around (PopART's Builder writes such ones)
+function Graph:init(graph, context, around, branch)
   local names = Names(around)
   self.name, self.inputs, self.outputs, self.initializers = graph.name or "", {}, {}, {}
   self.order, self.infos, self.nodes = {}, {}, {}
@@ -216,7 +218,7 @@ function Graph:init(graph, context, around)
     "sparse initializers are not supported")
   for _, info in ipairs(graph.input or {}) do
     local name = info.name or ""
-    if not self.initializers[name] then
+    if not self.initializers[name] and not (branch and names:has(name)) then
       names:add(name, "input")
       self.inputs[#self.inputs + 1] = name
     end
