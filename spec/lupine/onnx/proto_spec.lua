@@ -81,6 +81,53 @@ describe("a message", function()
       "\x42\x02x", "TensorProto")
     refuses("FileNotFoundError", "none.onnx", proto.read, "none.onnx")
   end)
+
+  -- Bytes by the encoding of protocol buffers: a key is number << 3 | kind.
+  it("has numbers of 4 and 8 bytes one by one, too", function()
+    local t = core.onnx_decode("\x25" .. ("<f"):pack(0.5) .. "\x51" .. ("<d"):pack(0.1)
+      .. "\x25" .. ("<f"):pack(-2) .. "\x42\x01n", "TensorProto")
+    assert.same({ { 0.5, -2 }, { 0.1 }, "n" }, { t.float_data, t.double_data, t.name })
+    -- what onnx.proto does not have is left out, whatever its kind
+    assert.equal("n", core.onnx_decode("\xa1\x06" .. ("\xff"):rep(8) .. "\xa5\x06"
+      .. ("\xff"):rep(4) .. "\xa2\x06\x02\0\0\xa0\x06\x07\x42\x01n", "TensorProto").name)
+  end)
+
+  it("is refused where a key, a length, a number or a text cannot be", function()
+    local function broken(bytes, why)
+      refuses("ValueError", why, core.onnx_decode, bytes, "TensorProto")
+    end
+    broken("\0\x01", "expected a field's key")
+    broken("\x90\x80\x80\x80\x10\x01", "expected a field's key") -- 2^32 and data_type's
+    broken("\x10", "expected a number")
+    broken("\x10" .. ("\xff"):rep(10) .. "\x01", "expected a number")
+    broken("\x42", "expected a length")
+    broken("\x42\x81\x80\x80\x80\x10x", "a field ends behind the end") -- 2^32 + 1
+    broken("\x51" .. ("\0"):rep(7), "a field ends behind the end")
+    broken("\x25" .. ("\0"):rep(3), "a field ends behind the end")
+    broken("\x42\x03a\0b", "a text with a zero byte")
+    broken("\x43", "unknown kind of field")
+    broken("\x12\x01x", "a field has another type") -- a text as data_type
+  end)
+
+  it("is read with messages 100 deep and no deeper", function()
+    local function length(n)
+      return n < 128 and string.char(n) or string.char(n & 127 | 128) .. length(n >> 7)
+    end
+    local function inside(key, bytes)
+      return key .. length(#bytes) .. bytes
+    end
+    local function graph(bytes, levels) -- each a graph, its node, that one's attribute
+      for _ = 1, levels do
+        bytes = inside("\x0a", inside("\x2a", inside("\x32", bytes)))
+      end
+      return bytes
+    end
+    core.onnx_decode(graph("", 33), "GraphProto")
+    refuses("ValueError", "nested deeper than 100", core.onnx_decode,
+      graph(inside("\x0a", ""), 33), "GraphProto")
+    -- many beside each other are not deep
+    core.onnx_decode(inside("\x0a", ""):rep(300), "GraphProto")
+  end)
 end)
 
 describe("a model's file", function()
