@@ -1,5 +1,5 @@
 -- Methods of builder.aiGraphcore that are more than their operator's signature.
-local helper = require("spec.helper")
+local helper = require("spec.popart.helper")
 local popart = require("popart")
 local torch = require("torch")
 
@@ -82,5 +82,37 @@ describe("builder.aiGraphcore", function()
       { { x, w }, { x, w } }, { dilations = { { 1 } } })
     bad("number of availableMemoryProportions parameter sets %(3%)", { { x, w } },
       { availableMemoryProportions = { 0.1, 0.2, 0.3 } })
+  end)
+end)
+
+describe("the loss of sequences", function()
+  it("O10: is PyTorch's, for each blank, reduction and where there is no way", function()
+    local F, Reduction = torch.nn.functional, popart.ReductionType
+    local logits = torch.arange(5 * 2 * 4):float():reshape({ 5, 2, 4 }):sin() * 3
+    local targets = torch.tensor({ { 2, 3, 2 }, { 3, 3, 2 } }, { dtype = torch.int32 })
+    local function compare(blank, reduction, zero, lengths)
+      local of_target = torch.tensor({ 3, 2 }, { dtype = torch.int32 })
+      local leaf = logits:clone():requires_grad_()
+      local want = F.ctc_loss(leaf:log_softmax(2), targets, lengths, of_target, blank,
+        reduction:lower(), zero)
+      want:backward()
+      local b = popart.Builder()
+      local x = b:addInitializedInputTensor(logits, "x")
+      local loss = b.aiGraphcore:ctcloss({ b.aiOnnxOpset11:logsoftmax({ x }, 2),
+        b.aiOnnxOpset11:constant(targets), b.aiOnnxOpset11:constant(lengths),
+        b.aiOnnxOpset11:constant(of_target) }, Reduction[reduction], blank, "FLOAT", zero)
+      local s = helper.training(b, popart.DataFlow(1, { loss, "Gradient___x" }), loss,
+        popart.ConstSGD(0.1))
+      local got = helper.run(s, {})
+      torch.testing.assert_close(got[loss], want:detach(), { rtol = 1e-4, atol = 1e-5 })
+      torch.testing.assert_close(got.Gradient___x, leaf.grad, { rtol = 1e-4, atol = 1e-5 })
+    end
+    local whole = torch.tensor({ 5, 4 }, { dtype = torch.int32 })
+    for blank = 0, 1 do
+      for _, reduction in ipairs({ "Mean", "Sum" }) do
+        compare(blank, reduction, false, whole)
+      end
+    end
+    compare(0, "Sum", true, torch.tensor({ 2, 4 }, { dtype = torch.int32 }))
   end)
 end)

@@ -22,6 +22,13 @@ describe("popart.VariableSettings", function()
     assert.same({ { 0, 1, 2 } }, Settings():groups(3))
   end)
 
+  it("groups replicas alike where all numbers are", function()
+    assert.equal(Grouping(8, 2, 4), Grouping(8, 2, 4))
+    for _, other in ipairs({ Grouping(16, 2, 4), Grouping(8, 1, 4), Grouping(8, 2, 2) }) do
+      assert.is_false(Grouping(8, 2, 4) == other)
+    end
+  end)
+
   it("G7 has shapes with a dimension of groups, and representatives", function()
     local pairs_of = Settings(CommGroup(Type.Consecutive, 2))
     assert.same({ 2, 5 }, pairs_of:shapeOnHost({ 5 }, 4))

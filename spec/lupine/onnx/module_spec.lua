@@ -85,6 +85,14 @@ describe("the module of a model", function()
     helper.near(lupine.compile(m, { x })(x):detach(), m(x):detach():tolist())
   end)
 
+  it("has each name once", function()
+    for _, m in ipairs({ model({ ADD, ADD }, { { "w", torch.ones({ 2 }) } }),
+      model({ ADD }, { { "w", torch.ones({ 2 }) }, { "w", torch.ones({ 2 }) } }),
+      model({ ADD, node("Abs", { "y" }, { "w" }) }, { { "w", torch.ones({ 2 }) } }) }) do
+      helper.refuses("ValueError", "two values have the name '[yw]'", onnx.load, m)
+    end
+  end)
+
   it("is loaded from bytes, tables and files", function()
     local table_of = model({ ADD }, { { "w", torch.ones({ 2 }) } })
     local bytes = core.onnx_encode(table_of, "ModelProto")

@@ -59,6 +59,10 @@ describe("a message", function()
     end
     local ends = { (1 << 31) - 1, -(1 << 31) }
     assert.same(ends, again({ int32_data = ends }, "TensorProto").int32_data)
+    refuses("TypeError", "AttributeProto: f: expected a number, got a string", core.onnx_encode,
+      { node = { { attribute = { { f = "0.5" } } } } }, "GraphProto")
+    refuses("TypeError", "double_data: expected a number, got a boolean", core.onnx_encode,
+      { double_data = { 0.5, true } }, "TensorProto")
     local ring = {}
     ring.node = { { attribute = { { g = ring } } } }
     refuses("ValueError", "nested deeper than 100", core.onnx_encode, ring, "GraphProto")

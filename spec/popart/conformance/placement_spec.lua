@@ -384,6 +384,29 @@ describe("recomputation", function()
     end
   end)
 
+  it("M8: keeps of each interval what is least", function()
+    -- ten nodes, wide and narrow in turn: the first interval is of two
+    local b = popart.Builder()
+    local h = b:addInputTensor("FLOAT", { 2, 4 })
+    for _ = 1, 4 do
+      h = b.aiOnnx:matmul({ h, b:addInitializedInputTensor(torch.ones(4, 64)) })
+      h = b.aiOnnx:matmul({ h, b:addInitializedInputTensor(torch.ones(64, 4)) })
+    end
+    local loss = helper.l1(b, b.aiOnnx:tanh({ h }), 1.0)
+    local function stash(kind)
+      local s = helper.training(b, popart.DataFlow(1), loss, popart.ConstSGD(0.1),
+        { options = { autoRecomputation = kind } })
+      return rawget(s, "_s").marks.keep
+    end
+    local first = {}
+    for node in pairs(stash(Recompute.Standard)) do
+      first[node.output[1]] = true
+    end
+    assert.is_nil(first["MatMul:0"])
+    assert.is_true(first["MatMul:0/1"])
+    assert.same({}, stash(Recompute.RecomputeAll))
+  end)
+
   it("of single nodes is theirs", function()
     local function marked(b, i, add)
       if i == 1 then

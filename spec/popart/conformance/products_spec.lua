@@ -253,6 +253,11 @@ describe("values", function()
         method = popart.BatchSerializationMethod.Loop }))
     helper.refuses("popart_exception", "^Batch axis: 4 is smaller than the batch serialization "
       .. "factor: 8", product, nil, settings("batchSerializationSettings", { factor = 8 }))
+    local b = popart.Builder() -- a scalar has no batch
+    local y = b.aiOnnx:abs({ b:addInputTensor("FLOAT", {}, "x") })
+    assert.equal(3, helper.run(helper.inference(b, popart.DataFlow(1, { y }), { options =
+      settings("batchSerializationSettings", { factor = 8 }) }), { x = torch.tensor({ -3.0 }) })[y]
+      :item())
   end)
 
   it("M13: are the same with and without outlining and patterns", function()

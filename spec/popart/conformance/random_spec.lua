@@ -54,6 +54,25 @@ describe("a seed", function()
     assert.is_false(torch.equal(y, again))
   end)
 
+  it("is drawn from anew in a branch that is always taken, of constants alone", function()
+    local b = popart.Builder()
+    local x = b:addInputTensor("FLOAT", { 8 })
+    local function branch()
+      local inner = b:createSubgraphBuilder()
+      local drawn = inner.aiOnnx:randomnormal({ 8 }, 1)
+      inner:addOutputTensor(inner.aiOnnx:abs({ drawn })) -- the last node draws nothing itself
+      return inner
+    end
+    local drawn = b.aiOnnx:logical_if({ b.aiOnnx:constant(torch.tensor(true)) }, 1, branch(),
+      branch())[1]
+    local y = b.aiOnnx:add({ x, drawn })
+    local s = helper.inference(b, popart.DataFlow(2, { y }))
+    local inputs = { [x] = torch.zeros(16) }
+    local first = helper.run(s, inputs)[y]
+    assert.is_false(torch.equal(first[0], first[1]))
+    assert.is_false(torch.equal(first, helper.run(s, inputs)[y]))
+  end)
+
   it("R4: differs between replicas and between micro-batches", function()
     local _, two = dropout(1, helper.loops(1, 2), 2)
     local y = two()

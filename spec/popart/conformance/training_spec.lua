@@ -292,6 +292,33 @@ describe("replicas", function()
     assert.same({ 0.5, 0.5, 0.5, 0.5 }, helper.run(s, { [ids.x] = x })[rate]:tolist())
   end)
 
+  it("give them as the mean of micro-batches and replicas makes them", function()
+    -- 0.3 * (1 - 0.5) / (2 * 3 * 4), velocity and the loss's scale with it
+    local b, ids = helper.layers(1, 2)
+    local id = "scaledLearningRate0___default___FLOAT"
+    local gradients = "dampeningScaleFactor2___default___FLOAT"
+    local function numbers(optimizer, names, options)
+      local s = helper.training(b, popart.DataFlow(2, names), ids.loss, optimizer,
+        { options = options, device = helper.device(4) })
+      return helper.run(s, { [ids.x] = torch.ones(2 * 3 * 4, 2, 4) })
+    end
+    local mean = helper.loops(3, 4, {
+      accumulationAndReplicationReductionType = popart.ReductionType.Mean })
+    local plain = popart.SGD({ defaultLearningRate = { 0.3, false }, lossScaling = { 2.0, true },
+      defaultDampening = { 0.5, true } })
+    local got = numbers(plain, { [id] = popart.AnchorReturnType("Sum") }, mean)[id]
+    assert.same({ 4 }, { table.unpack(got.shape) })
+    assert.near(6 * 0.3 * 0.5 / (2 * 3 * 4), got[0]:item(), 1e-7) -- of 2 batches of 3
+    got = numbers(plain, { [id] = popart.AnchorReturnType("Final") }, helper.loops(3, 4))[id]
+    assert.near(0.3 * 0.5 / 2, got[3]:item(), 1e-7) -- a sum divides by nothing
+    local separate = popart.SGD({ defaultMomentum = { 0.9, true }, defaultVelocityScaling =
+      { 5.0, false }, lossScaling = { 2.0, true } }, {},
+      popart.SGDAccumulatorAndMomentum.Separate)
+    got = numbers(separate, { [gradients] = popart.AnchorReturnType("All") }, mean)[gradients]
+    assert.same({ 2, 3, 4 }, { table.unpack(got.shape) })
+    assert.near(5 / (2 * 3 * 4), got:reshape({ -1 })[7]:item(), 1e-7)
+  end)
+
   it("G10: share tensors out without a change of weights", function()
     local on = popart.TensorLocation(popart.TensorStorage.OnChip,
       popart.ReplicatedTensorSharding.On)
@@ -403,5 +430,32 @@ describe("loss scaling", function()
     end
     helper.refuses("popart_exception", "the loss scale is the optimizer's lossScaling",
       batch_of_12, 1, sgd, settings())
+  end)
+end)
+
+describe("running statistics", function()
+  it("are those of what training has seen, and are in the model that is written", function()
+    local b = popart.Builder()
+    local x = b:addInputTensor("FLOAT", { 4, 2 })
+    local ids = { x }
+    for i, value in ipairs({ 1.0, 0.0, 0.0, 1.0 }) do
+      ids[i + 1] = b:addInitializedInputTensor(torch.full({ 2 }, value))
+    end
+    local y = b.aiOnnxOpset9:batchnormalization(ids, 5, 1e-5, 0.75)[1]
+    local loss = helper.l1(b, y, 1.0)
+    local s = helper.training(b, popart.DataFlow(2), loss, popart.ConstSGD(0.1))
+    local data = torch.randn(2, 4, 2)
+    helper.run(s, { [x] = data })
+    local mean, var = torch.zeros(2), torch.ones(2)
+    for i = 0, 1 do
+      mean = mean * 0.75 + data[i]:mean(0) * 0.25
+      var = var * 0.75 + data[i]:var(0, { unbiased = false }) * 0.25
+    end
+    local path = os.tmpname()
+    s:modelToHost(path)
+    local there = require("lupine.onnx").load(path):state_dict()
+    os.remove(path)
+    torch.testing.assert_close(there[ids[4]], mean)
+    torch.testing.assert_close(there[ids[5]], var)
   end)
 end)

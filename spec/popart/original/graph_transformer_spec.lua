@@ -184,6 +184,50 @@ describe("transformation_tests", function()
     assert.equal(1, #g.initializer)
   end)
 
+  it("keeps what is an output, and what branches read", function()
+    local b = popart.Builder()
+    local ids, c = {}, b:addInputTensor(popart.TensorInfo("BOOL", {}))
+    for i = 1, 4 do
+      ids[i] = b:addInitializedInputTensor(torch.full({ 2 }, i + 0.0))
+    end
+    local branches = {}
+    for i = 1, 2 do
+      branches[i] = b:createSubgraphBuilder()
+      branches[i]:addOutputTensor(branches[i].aiOnnx:abs({ ids[i] }))
+    end
+    b:addOutputTensor(b.aiOnnx:logical_if({ c }, 1, branches[1], branches[2])[1])
+    b:addOutputTensor(ids[3])
+    local t = popart.GraphTransformer(b:getModelProto())
+    t:removeUnusedInputs()
+    local names = {}
+    for i, entry in ipairs(proto.decode(t:getModelProto()).graph.initializer) do
+      names[i] = entry.name
+    end
+    assert.same({ ids[1], ids[2], ids[3] }, names)
+  end)
+
+  it("converts tensors of branches, too", function()
+    local b = popart.Builder()
+    local x, c = b:addInputTensor(popart.TensorInfo("FLOAT", { 2 })),
+      b:addInputTensor(popart.TensorInfo("BOOL", {}))
+    local branches = {}
+    for i = 1, 2 do
+      local inner = b:createSubgraphBuilder()
+      inner:addOutputTensor(inner.aiOnnx:add({ x, inner.aiOnnx:constant(torch.full({ 2 }, i
+        + 0.0)) }))
+      branches[i] = inner
+    end
+    local o = b.aiOnnx:logical_if({ c }, 1, branches[1], branches[2])[1]
+    b:addOutputTensor(o)
+    local t = popart.GraphTransformer(b:getModelProto())
+    t:convertFloatsToHalfs()
+    for _, a in ipairs(proto.decode(t:getModelProto()).graph.node[1].attribute) do
+      assert.equal(10, a.g.node[1].attribute[1].t.data_type)
+    end
+    local y = run(t:getModelProto(), { [x] = torch.ones(2):half(), [c] = torch.tensor(false) }, o)
+    assert.same({ torch.float16, 2, 2 }, { y.dtype, y[0]:item(), y[1]:item() })
+  end)
+
   it("Transformation_PrepareTrain0", function()
     local b = popart.Builder()
     local ids = { b:addInputTensor(popart.TensorInfo("FLOAT", { 4, 3, 32, 32 })) }
