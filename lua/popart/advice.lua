@@ -32,6 +32,7 @@ M.ADVICE = {
   other_inputs = "make a session for other inputs",
   replaced = "make a new session",
   -- what is outside the model
+  model_size = "builder:saveInitializersExternally, or GraphTransformer's",
   busy = "DeviceConnectionType.OnDemand and DeviceManager:setOnDemandAttachTimeout wait for it",
   cache_folder = function(e)
     local folder = variables.text("POPART_CACHE_DIR")

@@ -198,11 +198,11 @@ local function save_externally(graph, folder, where, ...)
       local values = tensors.read(t, folder)
       errors.check(values:numel() > 0, "popart_exception",
         "Tensor '%s' has no data to save externally", t.name)
-      list[#list + 1], at[#at + 1] = tensors.write(t.name, values), i
+      list[#list + 1], at[#at + 1] = tensors.lend(t.name, values), i
     end
   end
   local kept, data = tensors.outside(list, path:match("[^/]*$"), 0, 1)
-  errors.guard("popart_exception", core.write_text, path, data)
+  errors.guard("popart_exception", core.write_parts, path, data)
   for i, t in ipairs(kept) do
     graph.initializer[at[i]] = t
   end

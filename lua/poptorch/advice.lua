@@ -36,6 +36,7 @@ M.ADVICE = {
   other_inputs = "to compile for other inputs, destroy() the model or wrap it again",
   replaced = "destroy() the model or wrap the module again",
   -- what is outside the model
+  model_size = "lupine.onnx.export's option external",
   busy = "with POPTORCH_WAIT_FOR_IPU=1 it is waited for",
   cache_folder = function(e)
     e.message = ("%s: %s"):format(variables.text("POPTORCH_CACHE_DIR") and "POPTORCH_CACHE_DIR"

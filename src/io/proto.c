@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "src/base/mem.h"
+#include "src/io/file.h"
 
 /* ---- checking ------------------------------------------------------------ */
 typedef struct Bytes {
@@ -94,7 +95,7 @@ static LpStatus check(Bytes *b, const ProtobufCMessageDescriptor *d)
 /* ---- reading ------------------------------------------------------------- */
 static void *allocate(void *failed, size_t n)
 {
-    void *p = lp_alloc(n);
+    void *p = n < LP_PROTO_LENT ? lp_alloc(n) : lp_alloc_aligned(n);
     *(bool *)failed |= !p;
     return p;
 }
@@ -123,10 +124,76 @@ LpStatus lp_proto_read(const ProtobufCMessageDescriptor *d, const void *bytes,
                             d->short_name);
 }
 
+static LpStatus read_bytes(FILE *f, const char *path, int64_t size,
+                           const ProtobufCMessageDescriptor *d,
+                           ProtobufCMessage **out, LpErr *e)
+{
+    size_t n = (size_t)size;
+    LP_FAIL_IF(size > LP_PROTO_LARGEST, e, LP_E_PARSE,
+               "%s: %zu bytes are more than a message has (2 GiB)",
+               d->short_name, n);
+    char *bytes = lp_alloc(n);
+    LP_FAIL_IF(!bytes, e, LP_E_MEMORY,
+               "out of memory: tried to allocate %zu bytes", n);
+    LpStatus s = lp_file_read(f, path, bytes, n, "the message", e);
+    if (s == LP_OK)
+        s = lp_proto_read(d, bytes, n, out, e);
+    lp_free(bytes);
+    return s;
+}
+
+LpStatus lp_proto_read_file(const ProtobufCMessageDescriptor *d,
+                            const char *path, ProtobufCMessage **out, LpErr *e)
+{
+    FILE *f;
+    int64_t size;
+    LP_TRY(lp_file_open(path, &f, &size, e));
+    LpStatus s = read_bytes(f, path, size, d, out, e);
+    fclose(f);
+    return s;
+}
+
 void lp_proto_free(ProtobufCMessage *m)
 {
     bool failed;
     ProtobufCAllocator a = {allocate, release, &failed};
     if (m)
         protobuf_c_message_free_unpacked(m, &a);
+}
+
+/* ---- writing ------------------------------------------------------------- */
+typedef struct Sink {
+    ProtobufCBuffer base;
+    LpFileOut *to;
+    LpStatus s;
+    LpErr *e;
+} Sink;
+
+static void append(ProtobufCBuffer *base, size_t n, const uint8_t *p)
+{
+    Sink *sink = (Sink *)(void *)base;
+    if (sink->s == LP_OK)
+        sink->s = lp_file_write(sink->to, p, n, sink->e);
+}
+
+LpStatus lp_proto_check_size(const ProtobufCMessage *m, LpErr *e)
+{
+    size_t n = protobuf_c_message_get_packed_size(m);
+    return n <= LP_PROTO_LARGEST
+               ? LP_OK
+               : lp_fail_hint(e, LP_E_VALUE, "model_size",
+                              "%s: %zu bytes are more than a message has (2 "
+                              "GiB): store its tensors in a file of their own",
+                              m->descriptor->short_name, n);
+}
+
+LpStatus lp_proto_write_file(const ProtobufCMessage *m, const char *path,
+                             LpErr *e)
+{
+    LpFileOut o;
+    Sink sink = {.base = {append}, .to = &o, .e = e};
+    LP_TRY(lp_proto_check_size(m, e));
+    LP_TRY(lp_file_begin(&o, path, e));
+    protobuf_c_message_pack_to_buffer(m, &sink.base);
+    return lp_file_end(&o, sink.s, e);
 }

@@ -105,15 +105,24 @@ json_decode(str text, str what) -> Any
   -- The value of a JSON text; `what` names the text in messages.
 json_encode(Any value, int? indent=None) -> str
   -- JSON; names of objects are sorted.
-onnx_decode(str bytes, str kind) -> Any
+onnx_decode(str bytes, str kind, bool lend=False) -> Any
   -- The fields of a message of onnx.proto: a ModelProto, GraphProto or TensorProto.
+  -- With lend long raw_data is a tensor of uint8 in place of a string.
+onnx_read(str path, str kind, bool lend=False) -> Any
+  -- The same of a file.
+onnx_values(Tensor raw_data, ScalarType dtype) -> Tensor
+  -- What was lent as a tensor of that type, over the same memory.
 onnx_encode(Any table, str kind) -> str
-  -- The message of such fields.
+  -- The message of such fields; raw_data may be a tensor.
+onnx_fits(Any table, str kind) -> bool
+  -- Whether that has no more bytes than a message may have.
+onnx_write(Any table, str kind, str path) -> None
+  -- The same to a file, replaced as a whole or not at all.
 untraced(Function f, Any args) -> Any
   -- f(args …) outside the trace that runs.
 list_folder(str path) -> (Any folders, Any files)
   -- Names in a folder, without hidden ones, in no order.
-read_within(str folder, str path, int offset, int length) -> str
+read_within(str folder, str path, int offset, int length) -> Tensor
   -- Bytes of a regular file within a folder, by a path that is not to be trusted.
 read_csv(str path, str delimiter, bool header) -> (Any names, Any columns)
   -- Columns as tensors, or as lists of strings.
@@ -145,6 +154,8 @@ lock_file(str path) -> Any
   -- A lock that other processes wait for, held until it is closed.
 make_folder(str path) -> None
   -- Makes a folder with those around it, if it is not there.
+write_parts(str path, Any parts) -> None
+  -- A file of strings and of tensors' bytes one after the other, replaced as a whole or not at all.
 write_text(str path, str text) -> None
   -- A file of that text, replaced as a whole or not at all.
 write_npy(str path, Tensor arr) -> None

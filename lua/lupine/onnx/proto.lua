@@ -17,21 +17,26 @@ local M = {}
 --- The IR version that is written: that of ONNX 1.12.
 M.IR_VERSION = 8
 
+-- The model that `read` makes of bytes or of a file's name.
+local function decoded(read, given, what, lend)
+  local ok, model = pcall(read, given, "ModelProto", lend)
+  if not ok and errors.ValueError:is(model) then
+    errors.raise("ValueError", "%s is no ONNX model: %s", what, model.message)
+  elseif not ok then
+    error(model, 0)
+  end
+  errors.check(model.graph, "ValueError", "%s is no ONNX model: it has no graph", what)
+  return model
+end
+
 --- The model of a file's bytes.
 --- error: ValueError for what is no ModelProto
 ---@param bytes string
 ---@param what? string of the bytes, in messages
+---@param lend? boolean long raw_data is tensors, which tensors.read takes
 ---@return table ModelProto
-function M.decode(bytes, what)
-  local ok, model = pcall(core.onnx_decode, bytes, "ModelProto")
-  if not ok and errors.ValueError:is(model) then
-    errors.raise("ValueError", "%s is no ONNX model: %s", what or "the string", model.message)
-  elseif not ok then
-    error(model, 0)
-  end
-  errors.check(model.graph, "ValueError", "%s is no ONNX model: it has no graph",
-    what or "the string")
-  return model
+function M.decode(bytes, what, lend)
+  return decoded(core.onnx_decode, bytes, what or "the string", lend)
 end
 
 --- Whether a text is the path of a file, or the bytes of a model: these have
@@ -45,27 +50,24 @@ end
 --- Reads a model.
 --- errors: OSError, ValueError
 ---@param path string or the bytes of a ModelProto
+---@param lend? boolean long raw_data is tensors, which tensors.read takes
 ---@return table ModelProto
-function M.read(path)
+function M.read(path, lend)
   check.string(path, "onnx: path")
   if not M.is_path(path) then
-    return M.decode(path)
+    return M.decode(path, nil, lend)
   end
-  local file, why = io.open(path, "rb")
-  errors.check(file, "FileNotFoundError", "%s", tostring(why))
-  local bytes = file:read("a")
-  file:close()
-  errors.check(bytes, "OSError", "%s: it cannot be read", path)
-  return M.decode(bytes, path)
+  return decoded(core.onnx_read, path, path, lend)
 end
 
---- A model, and the folder of its file; nil: it is of none.
+--- A model of which the tensors are to be read once, and the folder of its file; nil: it
+--- is of none.
 --- errors: OSError, ValueError
 ---@param given string a path, or the bytes of a ModelProto
 ---@return table ModelProto
 ---@return string? folder
 function M.open(given)
-  return M.read(given), M.is_path(given) and (given:match("^(.*)/[^/]*$") or ".") or nil
+  return M.read(given, true), M.is_path(given) and (given:match("^(.*)/[^/]*$") or ".") or nil
 end
 
 local THRESHOLD = 1024 -- bytes, as of the onnx package
@@ -97,17 +99,16 @@ end
 ---  initializer in the other file has at least, 1024 unless given
 function M.write(model, path, options)
   check.string(path, "onnx: path")
-  local name, data = check_external(options or {}, path), nil
-  if name then
-    local kept
-    kept, data = tensors.outside(model.graph.initializer or {}, name,
-      options.threshold or THRESHOLD)
-    model = tables.with(model, { graph = tables.with(model.graph, { initializer = kept }) })
+  local name = check_external(options or {}, path)
+  if not name then
+    core.onnx_write(model, "ModelProto", path)
+    return
   end
+  local kept, data = tensors.outside(model.graph.initializer or {}, name,
+    options.threshold or THRESHOLD)
+  model = tables.with(model, { graph = tables.with(model.graph, { initializer = kept }) })
   local bytes = core.onnx_encode(model, "ModelProto")
-  if name then
-    core.write_text((path:match("^.*/") or "") .. name, data)
-  end
+  core.write_parts((path:match("^.*/") or "") .. name, data)
   core.write_text(path, bytes)
 end
 

@@ -101,7 +101,13 @@ local function listed(proto, row, name)
   return values
 end
 
---- The tensor of a TensorProto.
+-- How many bytes raw_data has.
+local function size_of(bytes)
+  return type(bytes) == "string" and #bytes or bytes:numel() * bytes.dtype.itemsize
+end
+
+--- The tensor of a TensorProto. Of one whose raw_data is a tensor, as the model was read
+--- with `lend`, it has the memory.
 --- errors: ValueError for values that are not as many as its shape has, or a file
 --- that has not so many; NotImplementedError for a type that is not there
 ---@param proto table TensorProto
@@ -117,9 +123,11 @@ function M.read(proto, folder)
   local bytes = proto.data_location == 1 and external(proto, folder, n * size) or proto.raw_data
   local values
   if bytes then
-    errors.check(#bytes == n * size, "ValueError", "tensor '%s': %d bytes, its shape [%s] has %d",
-      name, #bytes, table.concat(proto.dims, ", "), n * size)
-    values = core.frombuffer(bytes, { dtype = row[1] })
+    errors.check(size_of(bytes) == n * size, "ValueError",
+      "tensor '%s': %d bytes, its shape [%s] has %d", name, size_of(bytes),
+      table.concat(proto.dims, ", "), n * size)
+    values = type(bytes) == "string" and core.frombuffer(bytes, { dtype = row[1] })
+      or core.onnx_values(bytes, row[1])
   else
     values = listed(proto, row, name)
     errors.check(values:numel() == n, "ValueError",
@@ -135,10 +143,22 @@ end
 ---@param t torch.Tensor
 ---@return table
 function M.write(name, t)
+  local out = M.lend(name, t)
+  out.raw_data = out.raw_data:tobytes()
+  return out
+end
+
+--- The same without a copy, to be written before the tensor changes: its raw_data is the
+--- tensor.
+--- error: TypeError for a dtype that ONNX has not
+---@param name string?
+---@param t torch.Tensor
+---@return table
+function M.lend(name, t)
   errors.check(NUMBERS[t.dtype], "TypeError", "ONNX has no tensors of the dtype %s",
     tostring(t.dtype))
   return { name = name, dims = { table.unpack(t.shape) }, data_type = NUMBERS[t.dtype],
-    raw_data = t:detach():contiguous():tobytes() }
+    raw_data = t:detach():contiguous() }
 end
 
 local ALIGNED = 4096 -- bytes: a file can then be mapped
@@ -149,13 +169,14 @@ local ALIGNED = 4096 -- bytes: a file can then be mapped
 ---@param threshold integer bytes that a tensor has at least
 ---@param alignment? integer of each tensor's bytes: a page unless given
 ---@return table[] tensors
----@return string data of the file
+---@return (string|torch.Tensor)[] data of the file, part by part
 function M.outside(list, location, threshold, alignment)
   local out, data, size = {}, {}, 0
   for i, t in ipairs(list) do
     local bytes = t.raw_data
     out[i] = t
-    if bytes and #bytes >= threshold then
+    local length = bytes and size_of(bytes) or 0
+    if bytes and length >= threshold then
       local gap = -size % (alignment or ALIGNED)
       data[#data + 1] = ("\0"):rep(gap)
       size = size + gap
@@ -163,12 +184,12 @@ function M.outside(list, location, threshold, alignment)
         data_location = 1, external_data = {
           { key = "location", value = location },
           { key = "offset", value = ("%d"):format(size) },
-          { key = "length", value = ("%d"):format(#bytes) } } }
+          { key = "length", value = ("%d"):format(length) } } }
       data[#data + 1] = bytes
-      size = size + #bytes
+      size = size + length
     end
   end
-  return out, table.concat(data)
+  return out, data
 end
 
 return M

@@ -60,8 +60,11 @@ end
 -- What a tensor's entry becomes with the values that the host has now; those that are in
 -- a file are added to the parts of that.
 local function written(t, now, parts)
+  if not location_of(t) then
+    return tensors.lend(t.name, now)
+  end
   local inside = tensors.write(t.name, now)
-  if not location_of(t) or inside.data_type ~= t.data_type then
+  if inside.data_type ~= t.data_type then
     return inside
   end
   local location, offset = tensors.place(t)
@@ -70,8 +73,16 @@ local function written(t, now, parts)
   return t
 end
 
+-- A model that is too large for one file has the rest beside it.
+local function options_of(model, filename)
+  return not core.onnx_fits(model, "ModelProto")
+    and { external = filename:match("[^/]*$") .. ".data" } or nil
+end
+
 --- The model with the weights and states that the host has now. Data that was in files
---- beside the model goes to files of these names beside the new one, to the same places.
+--- beside the model goes to files of these names beside the new one, to the same places;
+--- all that is large to FILE.data where the model would have more than 2 GiB, as states
+--- may make it.
 --- error: OSError
 ---@param s table
 ---@param filename string
@@ -86,12 +97,13 @@ function M.write(s, filename)
   end
   local inputs = { table.unpack(old.input) }
   for _, name in ipairs(tables.keys(states)) do
-    list[#list + 1] = tensors.write(name, states[name])
+    list[#list + 1] = tensors.lend(name, states[name])
     inputs[#inputs + 1] = proto.info(name, states[name].dtype, states[name].shape)
   end
   write_outside(parts, (s.model.folder or ".") .. "/", filename:match("^.*/") or "")
   local graph = tables.with(old, { initializer = list, input = inputs })
-  proto.write(tables.with(s.model.proto, { graph = graph }), filename)
+  local model = tables.with(s.model.proto, { graph = graph })
+  proto.write(model, filename, options_of(model, filename))
 end
 
 local function copy(from, to)

@@ -181,7 +181,8 @@ function methods:resetHostWeights(...)
   s.has_weights = false
 end
 
---- Writes the model with the weights as they are, and the optimizer's state.
+--- Writes the model with the weights as they are, and the optimizer's state; what is
+--- large of a model of more than 2 GiB to FILENAME.data beside it.
 --- errors: OSError; popart_runtime_error before prepareDevice
 --- source: 004 popart.Session.modelToHost
 ---@param filename string

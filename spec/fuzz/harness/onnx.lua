@@ -51,7 +51,7 @@ local M = {}
 ---@param bytes string
 ---@return lupine.onnx.Module
 function M.run(bytes)
-  local model = proto.decode(bytes)
+  local model = proto.decode(bytes, nil, true)
   local module = limited(onnx.Module(model, FOLDER)):eval()
   local inputs = inputs_of(model, module.input_names)
   if inputs then

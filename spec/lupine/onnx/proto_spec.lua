@@ -3,6 +3,7 @@ local core = require("lupine.core")
 local helper = require("spec.helper")
 local program = require("spec.support.program")
 local proto = require("lupine.onnx.proto")
+local tensors = require("lupine.onnx.tensors")
 local torch = require("torch")
 
 local refuses = helper.refuses
@@ -78,12 +79,81 @@ describe("a message", function()
       { double_data = far }, "TensorProto")
   end)
 
+  it("has raw_data of strings and of tensors, long or short, in their order", function()
+    local text = ("0123456789abcdef"):rep(1 << 13) -- 128 KiB
+    local function of(data)
+      local list = {}
+      for i, x in ipairs(data) do
+        list[i] = { name = "t" .. i, raw_data = x }
+      end
+      return core.onnx_encode({ initializer = list }, "GraphProto")
+    end
+    local short, long = text:sub(1, 24), text:sub(17)
+    local bytes = of({ text, short, long, text, "" })
+    for i, x in ipairs(core.onnx_decode(bytes, "GraphProto").initializer) do
+      assert.is_true(({ text, short, long, text, "" })[i] == x.raw_data)
+    end
+    local function tensor(x, dtype)
+      return torch.frombuffer(x, { dtype = dtype or torch.uint8 })
+    end
+    assert.is_true(bytes == of({ tensor(text, torch.float32), tensor(short), long,
+      tensor(text, torch.int64):reshape(2, -1), torch.empty({ 0 }) }))
+    refuses("TypeError", "raw_data: expected a tensor that lies row by row", of,
+      { torch.ones({ 3, 3 }):t() })
+    refuses("RuntimeError", "meta", of, { torch.ones({ 3 }, { device = "meta" }) })
+    refuses("TypeError", "raw_data: expected a string, got a table", of, { {} })
+    refuses("TypeError", "s: expected a string", core.onnx_encode,
+      { node = { { attribute = { { name = "a", s = tensor(short) } } } } }, "GraphProto")
+  end)
+
+  it("lends long raw_data to whoever asks", function()
+    local x = torch.randn({ 256 })
+    local bytes = core.onnx_encode({ initializer = { tensors.write("x", x),
+      tensors.write("y", x[5]) } }, "GraphProto")
+    local list = core.onnx_decode(bytes, "GraphProto", true).initializer
+    local lent = list[1].raw_data
+    assert.equal(torch.uint8, lent.dtype)
+    assert.equal("string", type(list[2].raw_data))
+    local t = tensors.read(list[1])
+    assert.is_true(torch.equal(x, t))
+    t:zero_() -- the memory is the tensor's
+    assert.equal(0, lent:sum():item())
+    assert.is_true(torch.equal(x, tensors.read(core.onnx_decode(bytes, "GraphProto")
+      .initializer[1])))
+    refuses("ValueError", "1024 bytes, its shape %[255%] has 1020", tensors.read,
+      { dims = { 255 }, data_type = 1, raw_data = lent })
+    for _, other in ipairs({ x, lent:narrow(0, 4, 4), torch.ones({ 4 }, { dtype = torch.uint8,
+      device = "meta" }) }) do
+      assert.is_false(pcall(core.onnx_values, other, torch.float32))
+    end
+    assert.is_false(pcall(core.onnx_values, torch.ones({ 5 }, { dtype = torch.uint8 }),
+      torch.float32))
+  end)
+
+  it("is refused with more than 2 GiB", function()
+    local part, list = torch.zeros({ 1 << 24 }), {}
+    for i = 1, 33 do
+      list[i] = tensors.lend("t" .. i, part)
+    end
+    local model = { graph = { initializer = list } }
+    assert.is_false(core.onnx_fits(model, "ModelProto"))
+    local path = program.shell("mktemp -u"):gsub("\n", "")
+    refuses("ValueError", "2214593%d+ bytes are more .* a file of their own", core.onnx_encode,
+      model, "ModelProto")
+    refuses("ValueError", "bytes are more", proto.write, model, path)
+    assert.is_nil(io.open(path))
+    list[33], list[32] = nil, nil
+    assert.is_true(core.onnx_fits(model, "ModelProto"))
+  end)
+
   it("is read by nobody where it is broken", function()
     refuses("ValueError", "m is no ONNX model: ModelProto, byte", proto.decode, "\x3a\x7f", "m")
     refuses("ValueError", "it has no graph", proto.decode, "")
     refuses("ValueError", "TensorProto, byte 2: a field ends behind the end", core.onnx_decode,
       "\x42\x02x", "TensorProto")
     refuses("FileNotFoundError", "none.onnx", proto.read, "none.onnx")
+    refuses("OSError", "not a regular file", proto.read, "spec")
+    refuses("ValueError", "README.md is no ONNX model: ModelProto, byte", proto.read, "README.md")
   end)
 
   -- Bytes by the encoding of protocol buffers: a key is number << 3 | kind.
@@ -138,9 +208,13 @@ describe("a model's file", function()
   it("is what was written", function()
     local path = program.shell("mktemp"):gsub("\n", "")
     local model = { ir_version = proto.IR_VERSION, opset_import = { { version = 17 } },
-      producer_name = "me", graph = { name = "g" } }
+      producer_name = "me", graph = { name = "g", initializer = {
+        tensors.write("a", torch.arange(1 << 16)), tensors.lend("b", torch.ones({ 3 })) } } }
     proto.write(model, path)
+    local file <close> = io.open(path, "rb")
+    assert.is_true(file:read("a") == core.onnx_encode(model, "ModelProto"))
     local back = proto.read(path)
+    assert.is_true(back.graph.initializer[1].raw_data == model.graph.initializer[1].raw_data)
     assert.same({ 8, "me", "g", 17 }, { back.ir_version, back.producer_name, back.graph.name,
       back.opset_import[1].version })
     os.remove(path)

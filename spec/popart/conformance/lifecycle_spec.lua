@@ -197,6 +197,39 @@ describe("a session", function()
     end
   end)
 
+  it("C14b: writes what is too large for one file beside it", function()
+    local core = require("lupine.core")
+    local s, ids = descend(popart.SGD({ defaultMomentum = { 0.9, false } }))
+    helper.run(s, { [ids.x] = torch.randn({ 3, 4 }) })
+    local fits, data = core.onnx_fits, path .. ".data"
+    finally(function()
+      core.onnx_fits = fits
+      os.remove(data)
+    end)
+    function core.onnx_fits()
+      return false -- in place of states of gigabytes
+    end
+    s:modelToHost(path)
+    local large = require("lupine.onnx").read(path).graph.initializer
+    assert.is_nil(large[1].data_location) -- 48 bytes stay in the model
+    assert.equal("", require("spec.support.files").read(data))
+    local b = popart.Builder()
+    local w = b:addInitializedInputTensor(torch.randn({ 300 }), "w")
+    local x = b:addInputTensor("FLOAT", { 300 })
+    local loss = b.aiGraphcore:l1loss({ b.aiOnnx:mul({ x, w }) }, 0.1)
+    local wide = helper.training(b, popart.DataFlow(1, { [loss] = ALL }), loss,
+      popart.SGD({ defaultMomentum = { 0.9, false } }))
+    helper.run(wide, { [x] = torch.ones({ 300 }) })
+    wide:modelToHost(path)
+    core.onnx_fits = fits
+    local again = popart.Builder(path)
+    local list = require("lupine.onnx").read(path).graph.initializer
+    assert.equal(1, list[1].data_location)
+    assert.equal(path:match("[^/]*$") .. ".data", list[1].external_data[1].value)
+    assert.equal(again:getModelProto(), (wide:modelToHost(path) or popart.Builder(path))
+      :getModelProto())
+  end)
+
   it("C15: has no report before prepareDevice, or without an engine", function()
     local b, _, _, o = adds()
     for _, options in ipairs({ false, { compileEngine = false } }) do

@@ -309,12 +309,12 @@ static int file_gc(lua_State *L)
     return 0;
 }
 
-/* (folder, path, offset, length) -> bytes of a file within the folder */
+/* (folder, path, offset, length) -> bytes of a file within the folder, a tensor
+ * of uint8 */
 static int read_within(lua_State *L)
 {
     LpErr e = {0};
     int64_t size;
-    luaL_Buffer b;
     const char *folder = lp_check_path(L, 1, "read_within");
     const char *path = lp_check_path(L, 2, "read_within");
     int64_t offset = luaL_checkinteger(L, 3), n = luaL_checkinteger(L, 4);
@@ -324,11 +324,11 @@ static int read_within(lua_State *L)
         lp_raise(L, LP_E_VALUE,
                  "'%s' has %lld bytes, %lld from byte %lld on are not there",
                  path, (long long)size, (long long)n, (long long)offset);
-    char *to = luaL_buffinitsize(L, &b, (size_t)n);
+    LpType type = {.dtype = LP_U8, .ndim = 1, .shape = {n}};
+    char *to = lp_tensor_data(lp_new_tensor(L, &type));
     if (fseeko(*f, offset, SEEK_SET) != 0)
         lp_must(L, lp_file_error(path, &e), &e);
     lp_must(L, lp_file_read(*f, path, to, (size_t)n, "the part", &e), &e);
-    luaL_pushresultsize(&b, (size_t)n);
     fclose(*f);
     *f = NULL;
     return 1;
@@ -349,7 +349,45 @@ static int write_text(lua_State *L)
     return 0;
 }
 
+/* The bytes of a string or a tensor, on top. */
+static LpStatus write_part(lua_State *L, LpFileOut *o, LpErr *e)
+{
+    size_t n;
+    LpTensor *t = lp_to_tensor(L, -1);
+    if (!t) {
+        const char *text = lua_tolstring(L, -1, &n);
+        return lp_file_write(o, text, n, e);
+    }
+    LP_TRY(lp_tensor_touch(t, false, e));
+    n = (size_t)lp_tensor_numel(t) * lp_dtype_size(t->dtype);
+    return lp_file_write(o, lp_tensor_data(t), n, e);
+}
+
+/* (path, parts): a whole file of strings and tensors that lie row by row */
+static int write_parts(lua_State *L)
+{
+    LpErr e = {0};
+    LpFileOut o = {0};
+    const char *path = lp_check_path(L, 1, "write_parts");
+    luaL_checktype(L, 2, LUA_TTABLE);
+    lua_Integer n = (lua_Integer)lua_rawlen(L, 2);
+    for (lua_Integer i = 1; i <= n; i++, lua_pop(L, 1)) {
+        lua_rawgeti(L, 2, i);
+        LpTensor *t = lp_to_tensor(L, -1);
+        luaL_argcheck(L, t ? lp_tensor_contiguous(t) : lua_isstring(L, -1), 2,
+                      "expected strings and tensors that lie row by row");
+    }
+    LpStatus s = lp_file_begin(&o, path, &e);
+    for (lua_Integer i = 1; s == LP_OK && i <= n; i++, lua_pop(L, 1)) {
+        lua_rawgeti(L, 2, i);
+        s = write_part(L, &o, &e);
+    }
+    lp_must(L, o.f ? lp_file_end(&o, s, &e) : s, &e);
+    return 0;
+}
+
 static const luaL_Reg functions[] = {
+    {"write_parts", write_parts},
     {"list_folder", list_folder},
     {"make_folder", make_folder},
     {"read_within", read_within},

@@ -1,13 +1,20 @@
-/* Messages of onnx.proto as plain tables: core.onnx_decode(bytes, class) and
- * core.onnx_encode(table, class). Fields have the names of onnx.proto; a
+/* Messages of onnx.proto as plain tables: core.onnx_decode(bytes, class),
+ * core.onnx_read(path, class), core.onnx_encode(table, class) and
+ * core.onnx_write(path, table, class). Fields have the names of onnx.proto; a
  * repeated one is a list, also when it is empty, another that is not set is
  * absent; enumerations are numbers. What is not in onnx.proto is left out by
- * reading and refused by writing. */
+ * reading and refused by writing.
+ *
+ * Models are mostly TensorProto.raw_data, so that this may be a tensor: reading
+ * gives one of uint8 where it is asked to lend, which has the memory that the
+ * message had, and writing takes the bytes of any. */
 #include <limits.h>
 #include <string.h>
 
 #include "src/base/checked.h"
+#include "src/base/mem.h"
 #include "src/bind/box.h"
+#include "src/bind/host/host.h"
 #include "src/bind/module.h"
 #include "src/io/proto.h"
 #include <onnx.pb-c.h>
@@ -27,6 +34,13 @@ static const Class *check_class(lua_State *L, int i)
                                            &onnx__graph_proto__descriptor,
                                            &onnx__tensor_proto__descriptor};
     return classes[luaL_checkoption(L, i, "ModelProto", names)];
+}
+
+static const Field *raw_data(void)
+{
+    enum { RAW_DATA = 9 }; /* of onnx.proto's TensorProto */
+    return protobuf_c_message_descriptor_get_field(
+        &onnx__tensor_proto__descriptor, RAW_DATA);
 }
 
 static size_t size_of(const Field *f)
@@ -52,21 +66,50 @@ static size_t size_of(const Field *f)
 }
 
 /* ---- reading ------------------------------------------------------------- */
-static void push_message(lua_State *L, const ProtobufCMessage *m);
+static void push_message(lua_State *L, ProtobufCMessage *m, bool lend);
 
-static void push_value(lua_State *L, const Field *f, const void *p)
+/* The memory of the bytes becomes a tensor's. */
+static void push_lent(lua_State *L, ProtobufCBinaryData *bytes)
 {
-    const ProtobufCBinaryData *bytes = p;
+    LpErr e = {0};
+    LpTensor *t = NULL;
+    LpStorage *st = NULL;
+    LpType type = {.dtype = LP_U8, .ndim = 1, .shape = {(int64_t)bytes->len}};
+    LpBox *box = lp_push_box(L);
+    lp_must(L, lp_storage_wrap(bytes->data, bytes->len, NULL, NULL, &st, &e),
+            &e);
+    *bytes = (ProtobufCBinaryData){0, NULL};
+    LpStatus s = lp_tensor_over(st, &type, NULL, 0, &t, &e);
+    lp_storage_release(st);
+    lp_must(L, s, &e);
+    box->p = t;
+}
+
+/* They are freed at once: with others they are as large as the model. */
+static void push_bytes(lua_State *L, ProtobufCBinaryData *bytes)
+{
+    lua_pushlstring(L, bytes->len ? (const char *)bytes->data : "", bytes->len);
+    if (bytes->len >= LP_PROTO_LENT) {
+        lp_free(bytes->data);
+        *bytes = (ProtobufCBinaryData){0, NULL};
+    }
+}
+
+static void push_value(lua_State *L, const Field *f, void *p, bool lend)
+{
+    ProtobufCBinaryData *bytes = p;
     switch (f->type) {
     case PROTOBUF_C_TYPE_STRING:
         lua_pushstring(L, *(char *const *)p);
         break;
     case PROTOBUF_C_TYPE_BYTES:
-        lua_pushlstring(L, bytes->len ? (const char *)bytes->data : "",
-                        bytes->len);
+        if (lend && f == raw_data() && bytes->len >= LP_PROTO_LENT)
+            push_lent(L, bytes);
+        else
+            push_bytes(L, bytes);
         break;
     case PROTOBUF_C_TYPE_MESSAGE:
-        push_message(L, *(ProtobufCMessage *const *)p);
+        push_message(L, *(ProtobufCMessage **)p, lend);
         break;
     case PROTOBUF_C_TYPE_BOOL:
         lua_pushboolean(L, *(const protobuf_c_boolean *)p);
@@ -100,20 +143,18 @@ static bool is_set(const Field *f, const void *base)
            *(const protobuf_c_boolean *)flag;
 }
 
-static void push_list(lua_State *L, const Field *f, const void *base)
+static void push_list(lua_State *L, const Field *f, void *base, bool lend)
 {
-    size_t n = *(const size_t *)(const void *)((const char *)base +
-                                               f->quantifier_offset);
-    const char *list =
-        *(char *const *)(const void *)((const char *)base + f->offset);
+    size_t n = *(size_t *)(void *)((char *)base + f->quantifier_offset);
+    char *list = *(char **)(void *)((char *)base + f->offset);
     lua_createtable(L, n < INT_MAX ? (int)n : 0, 0);
     for (size_t i = 0; i < n; i++) {
-        push_value(L, f, list + i * size_of(f));
+        push_value(L, f, list + i * size_of(f), lend);
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
 }
 
-static void push_message(lua_State *L, const ProtobufCMessage *m)
+static void push_message(lua_State *L, ProtobufCMessage *m, bool lend)
 {
     const Class *d = m->descriptor;
     luaL_checkstack(L, 8, "messages nested too deeply");
@@ -121,34 +162,75 @@ static void push_message(lua_State *L, const ProtobufCMessage *m)
     for (unsigned i = 0; i < d->n_fields; i++) {
         const Field *f = &d->fields[i];
         if (f->label == PROTOBUF_C_LABEL_REPEATED)
-            push_list(L, f, m);
+            push_list(L, f, m, lend);
         else if (is_set(f, m))
-            push_value(L, f, (const char *)m + f->offset);
+            push_value(L, f, (char *)m + f->offset, lend);
         else
             continue;
         lua_setfield(L, -2, f->name);
     }
 }
 
-/* (bytes, class) -> table */
+/* Of (…, …, lend). */
+static int push_all(lua_State *L, LpBox *box, ProtobufCMessage *m)
+{
+    box->p = m;
+    push_message(L, m, lua_toboolean(L, 3));
+    lp_proto_free(m);
+    box->p = NULL;
+    lp_gc_account(L);
+    return 1;
+}
+
+/* (bytes, class, lend) -> table */
 static int decode(lua_State *L)
 {
     size_t n;
     LpErr e = {0};
     const char *bytes = luaL_checklstring(L, 1, &n);
     const Class *d = check_class(L, 2);
+    lua_settop(L, 3);
     LpBox *box = lp_new_box(L, &message_class);
     ProtobufCMessage *m = NULL;
     lp_must(L, lp_proto_read(d, bytes, n, &m, &e), &e);
-    box->p = m;
-    push_message(L, m);
-    lp_proto_free(m); /* as large as the model: not left to the collector */
-    box->p = NULL;
+    return push_all(L, box, m);
+}
+
+/* (path, class, lend) -> table */
+static int read_file(lua_State *L)
+{
+    LpErr e = {0};
+    const char *path = lp_check_path(L, 1, "onnx_read");
+    const Class *d = check_class(L, 2);
+    lua_settop(L, 3);
+    LpBox *box = lp_new_box(L, &message_class);
+    ProtobufCMessage *m = NULL;
+    lp_must(L, lp_proto_read_file(d, path, &m, &e), &e);
+    return push_all(L, box, m);
+}
+
+/* (raw_data, dtype) -> tensor over the memory of one that was lent */
+static int values(lua_State *L)
+{
+    LpErr e = {0};
+    LpTensor *t = lp_check_tensor(L, 1, "onnx_values", "raw_data"), *out = NULL;
+    LpType type = {.dtype = lp_to_dtype(L, 2), .ndim = 1};
+    luaL_argcheck(L, type.dtype != LP_DT_NONE, 2, "expected a dtype");
+    int64_t size = (int64_t)lp_dtype_size(type.dtype);
+    bool lent = t->dtype == LP_U8 && t->offset == 0 && !t->base &&
+                !(t->st->flags & (LP_ST_TRACED | LP_ST_META));
+    luaL_argcheck(L, lent && lp_tensor_contiguous(t), 1, "not lent");
+    luaL_argcheck(L, lp_tensor_numel(t) % size == 0, 1, "no whole elements");
+    type.shape[0] = lp_tensor_numel(t) / size;
+    LpBox *box = lp_push_box(L);
+    lp_must(L, lp_tensor_over(t->st, &type, NULL, 0, &out, &e), &e);
+    box->p = out;
     return 1;
 }
 
 /* ---- writing ------------------------------------------------------------- */
-#define KEEP 3 /* the table of memory that the message being made is in */
+#define KEEP 4 /* the table of memory that the message being made is in */
+#define PIECE ((size_t)64 << 10) /* bytes that are not copied one by one */
 
 static void *room(lua_State *L, size_t n)
 {
@@ -182,6 +264,30 @@ static lua_Integer to_integer(lua_State *L, const Class *d, const Field *f)
     return v;
 }
 
+/* The string or tensor on top -> *out; tensors are put in KEEP, strings of many
+ * bytes by their address. */
+static void set_bytes(lua_State *L, const Class *d, const Field *f,
+                      ProtobufCBinaryData *out)
+{
+    LpErr e = {0};
+    LpTensor *t = f == raw_data() ? lp_to_tensor(L, -1) : NULL;
+    if (t) {
+        if (!lp_tensor_contiguous(t))
+            other_type(L, d, f, "a tensor that lies row by row");
+        lp_must(L, lp_tensor_touch(t, false, &e), &e);
+        out->data = lp_tensor_data(t);
+        out->len = (size_t)lp_tensor_numel(t) * lp_dtype_size(t->dtype);
+        return;
+    }
+    if (lua_type(L, -1) != LUA_TSTRING)
+        other_type(L, d, f, "a string");
+    out->data = (uint8_t *)lua_tolstring(L, -1, &out->len);
+    if (out->len >= PIECE) {
+        lua_pushvalue(L, -1);
+        lua_rawsetp(L, KEEP, out->data);
+    }
+}
+
 /* The value on top -> *p; texts stay where Lua has them. */
 static void set_value(lua_State *L, const Class *d, const Field *f, void *p,
                       int depth)
@@ -197,9 +303,7 @@ static void set_value(lua_State *L, const Class *d, const Field *f, void *p,
         memcpy(p, &s, sizeof s);
         break;
     case PROTOBUF_C_TYPE_BYTES:
-        if (!text)
-            other_type(L, d, f, "a string");
-        *(ProtobufCBinaryData *)p = (ProtobufCBinaryData){n, (uint8_t *)s};
+        set_bytes(L, d, f, p);
         break;
     case PROTOBUF_C_TYPE_MESSAGE:
         if (!lua_istable(L, -1))
@@ -287,31 +391,83 @@ static ProtobufCMessage *to_message(lua_State *L, const Class *d, int depth)
     return m;
 }
 
-/* (table, class) -> bytes */
-static int encode(lua_State *L)
+/* Of (table, class, …); the stack is three values and KEEP then. */
+static const ProtobufCMessage *check_message(lua_State *L)
 {
-    luaL_Buffer b;
     luaL_checktype(L, 1, LUA_TTABLE);
     const Class *d = check_class(L, 2);
-    lua_settop(L, 2);
+    lua_settop(L, KEEP - 1);
     lua_newtable(L);
     lua_pushvalue(L, 1);
     const ProtobufCMessage *m = to_message(L, d, 1);
-    size_t n = protobuf_c_message_get_packed_size(m);
-    if (n > LP_PROTO_LARGEST)
-        lp_raise(L, LP_E_VALUE,
-                 "%s: %zu bytes are more than a message has (2 GiB): store its "
-                 "tensors in a file of their own",
-                 d->short_name, n);
-    char *to = luaL_buffinitsize(L, &b, n);
-    protobuf_c_message_pack(m, (uint8_t *)to);
-    luaL_pushresultsize(&b, n);
+    lua_pop(L, 1);
+    return m;
+}
+
+/* (table, class): whether it has no more bytes than a message may have */
+static int fits(lua_State *L)
+{
+    LpErr e = {0};
+    lua_pushboolean(L, lp_proto_check_size(check_message(L), &e) == LP_OK);
     return 1;
+}
+
+/* Bytes that follow one another, as strings on the stack: `text` is the last,
+ * of small pieces; large ones are the strings that are there. */
+typedef struct Pieces {
+    ProtobufCBuffer base;
+    lua_State *L;
+    luaL_Buffer text;
+} Pieces;
+
+static void append(ProtobufCBuffer *base, size_t n, const uint8_t *p)
+{
+    Pieces *out = (Pieces *)(void *)base;
+    lua_State *L = out->L;
+    if (n < PIECE) {
+        luaL_addlstring(&out->text, (const char *)p, n);
+        return;
+    }
+    luaL_pushresult(&out->text);
+    luaL_checkstack(L, 8, "too many tensors");
+    if (lua_rawgetp(L, KEEP, p) == LUA_TNIL) {
+        lua_pop(L, 1);
+        lua_pushlstring(L, (const char *)p, n);
+    }
+    luaL_buffinit(L, &out->text);
+}
+
+/* (table, class) -> bytes */
+static int encode(lua_State *L)
+{
+    LpErr e = {0};
+    Pieces out = {.base = {append}, .L = L};
+    const ProtobufCMessage *m = check_message(L);
+    lp_must(L, lp_proto_check_size(m, &e), &e);
+    luaL_buffinit(L, &out.text);
+    protobuf_c_message_pack_to_buffer(m, &out.base);
+    luaL_pushresult(&out.text);
+    lua_concat(L, lua_gettop(L) - KEEP);
+    return 1;
+}
+
+/* (table, class, path) */
+static int write_file(lua_State *L)
+{
+    LpErr e = {0};
+    const char *path = lp_check_path(L, 3, "onnx_write");
+    const ProtobufCMessage *m = check_message(L);
+    lp_must(L, lp_proto_write_file(m, path, &e), &e);
+    return 0;
 }
 
 void lp_bind_onnx(lua_State *L)
 {
     lp_add_class(L, &message_class, (luaL_Reg[]){{NULL, NULL}});
     lp_set_function(L, "onnx_decode", decode);
+    lp_set_function(L, "onnx_read", read_file);
+    lp_set_function(L, "onnx_values", values);
     lp_set_function(L, "onnx_encode", encode);
+    lp_set_function(L, "onnx_fits", fits);
+    lp_set_function(L, "onnx_write", write_file);
 }
