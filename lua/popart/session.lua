@@ -251,16 +251,22 @@ end
 --- source: 004 popart.Session.run
 ---@param ... any stepio (popart.PyStepIO or PyStepIOCallback), debugName (string?)
 function Session:run(...)
-  local v = check.arguments("run", { "stepio", "debugName" }, nil, ...)
+  local io = ...
+  if select("#", ...) ~= 1 or not stepio.IStepIO:is(io) then
+    local v = check.arguments("run", { "stepio", "debugName" }, nil, ...)
+    check.string(v[2] == nil and "" or v[2], "run: debugName")
+    io = v[1]
+  end
   local s = prepared(self, "run")
   errors.check(s.device.connectionType.name ~= "Never", "popart_runtime_error",
     "Offline IPU device is not configured for execution")
   errors.check(not s.training or s.has_weights or #s.model.order == 0, "popart_runtime_error",
     "Must call weightsFromHost before run as the model has initializers and the session has been "
     .. "created in training mode")
-  check.instance(v[1], "run: stepio", stepio.IStepIO, { shown = "popart.PyStepIO" })
-  check.string(v[2] == nil and "" or v[2], "run: debugName")
-  errors.guard("popart_runtime_error", run, s, v[1])
+  if not stepio.IStepIO:is(io) then
+    check.instance(io, "run: stepio", stepio.IStepIO, { shown = "popart.PyStepIO" })
+  end
+  errors.guard("popart_runtime_error", run, s, io)
   s.has_run = true
 end
 

@@ -236,15 +236,16 @@ end
 -- Inputs, as popart.transfers describes them, that the program reads.
 local function inputs_of(s)
   local list, read = {}, {}
-  for _, v in ipairs(s.session.streams.inputs) do
-    read[v.name] = v
+  for i, v in ipairs(s.session.streams.inputs) do
+    read[v.name] = { dtype = v.dtype, place = i }
   end
   for _, input in ipairs(s.model.inputs) do
     local v = read[input.id]
     if v then
-      list[#list + 1] = { id = input.id, dtype = v.dtype, shape = input.shape,
-        steps = s.batches * s.accumulation, replicas = s.replicas,
-        broadcast = broadcast(s, input.id), place = #list + 1 }
+      local steps = s.batches * s.accumulation
+      list[#list + 1] = { id = input.id, dtype = v.dtype, shape = input.shape, steps = steps,
+        replicas = s.replicas, broadcast = broadcast(s, input.id), place = v.place,
+        rows = { steps * s.replicas * (input.shape[1] or 1), table.unpack(input.shape, 2) } }
     end
   end
   return list
@@ -295,23 +296,14 @@ function M.program(s)
   return s.program
 end
 
--- One value's elements behind each other, as the program takes them.
-local function rows(d, values)
-  local rest = { table.unpack(d.shape, 2) }
-  return values:reshape({ d.steps * d.replicas * (d.shape[1] or 1), table.unpack(rest) })
-end
-
 --- What a run reads, in the order of the session's inputs.
 ---@param s table
 ---@param values torch.Tensor[] popart.transfers.inputs'
 ---@return torch.Tensor[]
 function M.feed(s, values)
-  local by_id, out = {}, {}
+  local out = {}
   for i, d in ipairs(M.program(s).inputs) do
-    by_id[d.id] = rows(d, values[i])
-  end
-  for i, v in ipairs(s.session.streams.inputs) do
-    out[i] = by_id[v.name]
+    out[d.place] = values[i]
   end
   return out
 end

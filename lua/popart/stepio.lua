@@ -56,10 +56,12 @@ end
 local function tensors_of(given, where, refuse)
   local out = {}
   for id, tensor in pairs(check.plain_table(given, where)) do
-    check.string(id, where .. ": a name")
-    errors.check(core.is_tensor(tensor), "TypeError", "%s['%s']: expected a tensor, got %s", where,
-      id, check.describe(tensor))
-    if not tensor:is_contiguous() then
+    if type(id) ~= "string" then
+      check.string(id, where .. ": a name")
+    elseif not core.is_tensor(tensor) then
+      errors.raise("TypeError", "%s['%s']: expected a tensor, got %s", where, id,
+        check.describe(tensor))
+    elseif not tensor:is_contiguous() then
       refuse(id)
     end
     out[id] = tensor
@@ -89,8 +91,10 @@ M.PyStepIO = PyStepIO
 signatures.note(PyStepIO, "PyStepIO(inputs, outputs)", 1)
 
 function PyStepIO:init(...)
-  local v = check.arguments("PyStepIO", { "inputs", "outputs" },
-    { inputs = true, outputs = true }, ...)
+  local v = { ... }
+  if select("#", ...) ~= 2 then -- else both are tables: made for each run, it is to be quick
+    v = check.arguments("PyStepIO", { "inputs", "outputs" }, { inputs = true, outputs = true }, ...)
+  end
   self._inputs = { name = "inputs", at = {},
     tensors = tensors_of(v[1], "PyStepIO: inputs", not_contiguous("input")) }
   self._outputs = { name = "outputs", at = {},
@@ -175,10 +179,10 @@ end
 
 -- What a callback gave for a tensor of n elements.
 local function given(tensor, id, n, kind)
-  errors.check(core.is_tensor(tensor), "popart_runtime_error",
-    "the callback for the %s '%s' returned %s: expected a tensor of %d elements", kind, id,
-    check.describe(tensor), n)
-  if not tensor:is_contiguous() then
+  if not core.is_tensor(tensor) then
+    errors.raise("popart_runtime_error", "the callback for the %s '%s' returned %s: expected a "
+      .. "tensor of %d elements", kind, id, check.describe(tensor), n)
+  elseif not tensor:is_contiguous() then
     not_contiguous(kind)(id)
   end
   return tensor

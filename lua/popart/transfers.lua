@@ -6,6 +6,8 @@
 ---   broadcast  of an input: all replicas read the same
 ---   value      of an output: what the run returned, steps x replicas values
 ---   art        of an output: its AnchorReturnType
+--- What follows from these is kept in it: count and total, its elements in a micro-batch
+--- and in a run.
 ---
 --- Source: PopART user guide 4.1; its Python API, IStepIO.
 local check = require("lupine.base.check")
@@ -44,45 +46,72 @@ local function typed(tensor, d)
     tensor_info.type_name(d.dtype, d.id))
 end
 
+-- Elements of a micro-batch.
 local function elements(d)
-  local n = 1
-  for _, size in ipairs(d.shape) do
-    n = n * size
+  if not d.count then
+    d.count = 1
+    for _, size in ipairs(d.shape) do
+      d.count = d.count * size
+    end
   end
-  return n
-end
-
-local function check_count(tensor, n, d, what)
-  errors.check(tensor:numel() == n, "popart_runtime_error",
-    "the %s for tensor %s has %d elements, expected %d", what, d.id, tensor:numel(), n)
-  return tensor:detach():view(-1)
-end
-
--- Are an IStepIO's methods those of PyStepIO, so that a run's values can be taken at once?
-local function is_plain(io, method)
-  return PyStepIO:is(io) and io[method] == PyStepIO[method]
-end
-
--- The values of a whole run as they lie in a PyStepIO's tensor, nil where the tensor has
--- fewer or the run would begin again amid it.
-local function at_once(io, d, n, side, method)
-  local tensor = is_plain(io, method) and side.tensors[d.id]
-  if tensor and (side.at[d.id] or 0) + n <= tensor:numel() then
-    return io[method](io, d.id, n)
-  end
-  return nil
+  return d.count
 end
 
 local function buffers(d)
   return d.broadcast and 1 or d.replicas
 end
 
--- A new tensor for a run's values, or these themselves.
-local function begin_input(io, d)
-  local n = elements(d) * d.steps * buffers(d)
-  local whole = at_once(io, d, n, io._inputs, "in_")
-  return { d = d, whole = whole and typed(whole, d),
-    values = not whole and torch.empty({ n }, { dtype = d.dtype }) or nil, at = 0 }
+-- Elements of a run.
+local function total(d)
+  d.total = d.total or elements(d) * d.steps * buffers(d)
+  return d.total
+end
+
+-- The shape of n micro-batches.
+local function stacked(d, n)
+  return { n, table.unpack(d.shape) }
+end
+
+-- A tensor's elements in a shape, without history.
+local function shaped(tensor, shape)
+  local same = tensor:dim() == #shape
+  for i, size in ipairs(shape) do
+    same = same and tensor:size(i - 1) == size
+  end
+  tensor = tensor.requires_grad and tensor:detach() or tensor
+  return same and tensor or tensor:view(shape)
+end
+
+local function check_count(tensor, n, d, what)
+  if tensor:numel() ~= n then
+    errors.raise("popart_runtime_error", "the %s for tensor %s has %d elements, expected %d", what,
+      d.id, tensor:numel(), n)
+  end
+end
+
+-- Checks what a method of an IStepIO gave.
+local function check_given(io, tensor, d, method, what)
+  if not core.is_tensor(tensor) then
+    errors.raise("popart_runtime_error", "%s:%s('%s') returned %s: expected a tensor of %d "
+      .. "elements", class.of(io).__name, method, d.id, check.describe(tensor), elements(d))
+  end
+  check_count(tensor, elements(d), d, what)
+end
+
+-- Are an IStepIO's methods those of PyStepIO, so that a run's values can be taken at once?
+local function is_plain(io, method)
+  return io[method] == PyStepIO[method] and PyStepIO:is(io)
+end
+
+-- The values of a whole run as they lie in a PyStepIO's tensor, nil where the tensor has
+-- fewer or the run would begin again amid it.
+local function at_once(io, d, n, side, method)
+  local tensor = is_plain(io, method) and side.tensors[d.id]
+  local at, size = tensor and side.at[d.id] or 0, tensor and tensor:numel()
+  if not tensor or at + n > size then
+    return nil
+  end
+  return n == size and tensor or io[method](io, d.id, n)
 end
 
 -- One micro-batch of one replica.
@@ -90,25 +119,24 @@ local function read(io, entry)
   local d = entry.d
   local n, broadcast = elements(d), d.broadcast or false
   local tensor = io:in_(d.id, n, false, broadcast, d.dtype)
-  errors.check(core.is_tensor(tensor), "popart_runtime_error", "%s:in_('%s') returned %s: "
-    .. "expected a tensor of %d elements", class.of(io).__name, d.id, check.describe(tensor), n)
-  tensor = typed(check_count(tensor, n, d, "input"), d)
-  entry.values:narrow(0, entry.at, n):copy_(tensor)
-  entry.at = entry.at + n
+  check_given(io, tensor, d, "in_", "input")
+  entry.at = entry.at + 1
+  entry.rows[entry.at]:copy_(shaped(typed(tensor, d), d.shape))
   io:inComplete(d.id, n, broadcast)
 end
 
--- steps x replicas values in the tensor's shape, the same for all replicas of a broadcast.
-local function finish_input(entry)
-  local d, values = entry.d, entry.whole or entry.values
+-- A run's values as the program reads them, the same for all replicas of a broadcast.
+local function finish_input(d, values)
   if d.broadcast and d.replicas > 1 then
     values = values:reshape({ d.steps, 1, elements(d) }):expand({ -1, d.replicas, -1 })
+      :contiguous()
   end
-  return values:reshape({ d.steps * d.replicas, table.unpack(d.shape) })
+  d.rows = d.rows or stacked(d, d.steps * d.replicas)
+  return shaped(values, d.rows)
 end
 
--- fn(entry) for each buffer in order: micro-batch, tensor, replica.
-local function each_buffer(entries, fn)
+-- fn(io, entry) for each buffer in order: micro-batch, tensor, replica.
+local function each_buffer(entries, fn, io)
   local most = 0
   for _, entry in ipairs(entries) do
     most = math.max(most, entry.d.steps)
@@ -116,50 +144,69 @@ local function each_buffer(entries, fn)
   for step = 1, most do
     for _, entry in ipairs(entries) do
       for _ = 1, step <= entry.d.steps and buffers(entry.d) or 0 do
-        fn(entry)
+        fn(io, entry)
       end
     end
   end
 end
 
---- What a run reads: a tensor for each description, of steps x replicas values (the
---- description's shape behind one dimension), in the order of the micro-batches.
+-- What takes the micro-batches of a run one by one.
+local function begin_input(d, place)
+  local values = torch.empty(stacked(d, d.steps * buffers(d)), { dtype = d.dtype })
+  return { d = d, place = place, values = values, rows = values:unbind(0), at = 0 }
+end
+
+--- What a run reads: a tensor for each description, of steps x replicas values, in the
+--- order of the micro-batches and of the shape `rows`: the description's behind one
+--- dimension, unless it says another one.
 --- error: popart_runtime_error for an input that is missing, or of another type or size;
 --- what callbacks raise
 ---@param io popart.IStepIO
 ---@param list {id: string, dtype: torch.dtype, shape: integer[], steps: integer,
----  replicas: integer, broadcast: boolean?}[]
+---  replicas: integer, broadcast: boolean?, rows: integer[]?}[]
 ---@return torch.Tensor[]
 function M.inputs(io, list)
-  local entries, one_by_one, out = {}, {}, {}
+  local entries, out = {}, {}
   for i, d in ipairs(list) do
-    entries[i] = begin_input(io, d)
-    one_by_one[#one_by_one + 1] = not entries[i].whole and entries[i] or nil
+    local whole = at_once(io, d, total(d), io._inputs, "in_")
+    if whole then
+      out[i] = finish_input(d, typed(whole, d))
+    else
+      entries[#entries + 1] = begin_input(d, i)
+    end
   end
-  each_buffer(one_by_one, function(entry)
-    read(io, entry)
-  end)
-  for i, entry in ipairs(entries) do
-    out[i] = finish_input(entry)
+  each_buffer(entries, read, io)
+  for _, entry in ipairs(entries) do
+    out[entry.place] = finish_input(entry.d, entry.values)
   end
   return out
 end
 
 local function check_type(tensor, d)
-  errors.check(tensor.dtype == d.dtype, "popart_runtime_error", "Type discrepancy for tensor %s. "
-    .. "User provided : %s and expected : %s", d.id, tensor_info.type_name(tensor.dtype, d.id),
-    tensor_info.type_name(d.dtype, d.id))
+  if tensor.dtype ~= d.dtype then
+    errors.raise("popart_runtime_error", "Type discrepancy for tensor %s. User provided : %s and "
+      .. "expected : %s", d.id, tensor_info.type_name(tensor.dtype, d.id),
+      tensor_info.type_name(d.dtype, d.id))
+  end
+end
+
+-- Values -> a tensor of as many, of any shape.
+local function fill(tensor, values)
+  tensor = tensor.requires_grad and tensor:detach() or tensor
+  local same = tensor:dim() == values:dim()
+  for i = 0, same and tensor:dim() - 1 or -1 do
+    same = same and tensor:size(i) == values:size(i)
+  end
+  tensor:copy_(same and values or values:view_as(tensor))
 end
 
 local function write(io, entry)
   local d = entry.d
-  local n = elements(d)
-  local tensor = io:out(d.id, n, d.dtype)
-  errors.check(core.is_tensor(tensor), "popart_runtime_error", "%s:out('%s') returned %s: "
-    .. "expected a tensor of %d elements", class.of(io).__name, d.id, check.describe(tensor), n)
+  local tensor = io:out(d.id, elements(d), d.dtype)
+  check_given(io, tensor, d, "out", "output")
   check_type(tensor, d)
-  check_count(tensor, n, d, "output"):copy_(entry.values:narrow(0, entry.at, n))
-  entry.at = entry.at + n
+  entry.at = entry.at + 1
+  fill(tensor, entry.rows[entry.at])
   io:outComplete(d.id)
 end
 
@@ -172,19 +219,18 @@ end
 function M.outputs(io, list)
   local entries = {}
   for _, d in ipairs(list) do
-    local n = elements(d) * d.steps * d.replicas
-    local values = check_count(d.value:contiguous(), n, d, "value")
-    local whole = at_once(io, d, n, io._outputs, "out")
+    local values = d.value:contiguous()
+    check_count(values, total(d), d, "value")
+    local whole = at_once(io, d, total(d), io._outputs, "out")
     if whole then
       check_type(whole, d)
-      whole:copy_(values)
+      fill(whole, values)
     else
-      entries[#entries + 1] = { d = d, values = values, at = 0 }
+      local rows = values:view(stacked(d, d.steps * d.replicas)):unbind(0)
+      entries[#entries + 1] = { d = d, rows = rows, at = 0 }
     end
   end
-  each_buffer(entries, function(entry)
-    write(io, entry)
-  end)
+  each_buffer(entries, write, io)
 end
 
 --- Whether a run can give a PyStepIO what it returns: found out before it changes weights.
@@ -248,7 +294,7 @@ local function check_inputs(side, program)
     if not d then
       check_other(id, program)
     else
-      local n = elements(d) * d.steps * buffers(d)
+      local n = total(d)
       if side.tensors[id]:numel() ~= n then
         size_error("input", d, n, side.tensors[id]:numel(), program)
       end
@@ -267,7 +313,7 @@ local function check_outputs(side, program)
     end
     errors.check(d, "popart_exception", "Tensor %s is not an anchor: it was provided as one of the "
       .. "outputs of the stepIO", id)
-    local n = elements(d) * d.steps * d.replicas
+    local n = total(d)
     if side.tensors[id]:numel() ~= n then
       size_error("output", d, n, side.tensors[id]:numel(), program)
     end

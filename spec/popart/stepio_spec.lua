@@ -85,6 +85,23 @@ describe("popart.PyStepIO", function()
     assert.same({ { 1, 2 }, { 1, 2 }, { 3, 4 }, { 3, 4 }, { 5, 6 }, { 5, 6 } }, b:tolist())
   end)
 
+  it("gives values in the rows that a program reads, whatever shape they were given in", function()
+    local a = count(1, 8)
+    for _, given in ipairs({ a, a:view(2, 4), a:view(4, 2), a:view(2, 2, 2) }) do
+      local got = transfers.inputs(PyStepIO({ a = given }, {}),
+        { described("a", { 2, 2 }, 2, { rows = { 4, 2 } }) })[1]
+      assert.same({ { 1, 2 }, { 3, 4 }, { 5, 6 }, { 7, 8 } }, got:tolist())
+      assert.equal(a:data_ptr(), got:data_ptr())
+      local o = torch.zeros_like(given)
+      transfers.outputs(PyStepIO({}, { o = o }), { described("o", { 2, 2 }, 2, { value = got }) })
+      assert.is_true(torch.equal(given, o))
+    end
+    local shared = transfers.inputs(PyStepIO({ a = a }, {}), { described("a", { 2, 2 }, 2,
+      { replicas = 2, broadcast = true, rows = { 8, 2 } }) })[1]
+    assert.same({ { 1, 2 }, { 3, 4 }, { 1, 2 }, { 3, 4 }, { 5, 6 }, { 7, 8 }, { 5, 6 }, { 7, 8 } },
+      shared:tolist())
+  end)
+
   it("B11 narrows int64 to int32 and no other type", function()
     local io = PyStepIO({ a = torch.tensor({ 1, 2 }), f = torch.zeros(2), l = torch.zeros(2) }, {})
     local d = described("a", { 2 }, 1, { dtype = torch.int32 })
@@ -164,6 +181,22 @@ describe("popart.PyStepIOCallback", function()
     assert.same({ { 10 }, { 10 }, { 20 }, { 20 } }, b:tolist())
     assert.equal(2 * (4 + 2), #log)
     assert.equal("in a read a in a read a in b read b", table.concat(log, " ", 1, 6))
+  end)
+
+  it("may give and take micro-batches of any shape, and tensors with gradients", function()
+    local out = torch.zeros(4):requires_grad_()
+    local io = stepio.PyStepIOCallback(function()
+      return count(1, 4):requires_grad_()
+    end, print, function()
+      return out
+    end, print)
+    function io:inComplete() end
+    function io:outComplete() end
+    local got = transfers.inputs(io, { described("a", { 2, 2 }, 2) })[1]
+    assert.same({ { { 1, 2 }, { 3, 4 } }, { { 1, 2 }, { 3, 4 } } }, got:tolist())
+    assert.is_false(got.requires_grad)
+    transfers.outputs(io, { described("o", { 2, 2 }, 2, { value = got * 2 }) })
+    assert.same({ 2, 4, 6, 8 }, out:tolist())
   end)
 
   it("refuses what callbacks may not return", function()

@@ -112,7 +112,7 @@ function M.synthetic(s)
     for i, d in ipairs(settings.program(s).inputs) do
       local one = MADE[s.options.syntheticDataMode.name](d, g)
       values[i] = one:unsqueeze(0):expand({ d.steps * d.replicas, table.unpack(d.shape) })
-        :contiguous()
+        :reshape(d.rows)
     end
     s.made_up = settings.feed(s, values)
   end
