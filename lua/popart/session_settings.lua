@@ -120,9 +120,9 @@ end
 ---@param id string
 ---@return boolean
 function M.has_state(s, id)
-  for _, p in ipairs(s.training and M.trained(s) or {}) do
-    local kind = id:sub(-#p.name - 3) == "___" .. p.name and id:sub(1, -#p.name - 4)
-    local rule = kind and s.optimizer:_rule(p.name)
+  for at, start in id:gmatch("()___()") do
+    local kind, name = id:sub(1, at - 1), id:sub(start)
+    local rule = s.training and s.model.role[name] == "parameter" and s.optimizer:_rule(name)
     if rule and rule.counts == kind then
       return true
     end
@@ -309,8 +309,7 @@ function M.feed(s, values)
 end
 
 -- What an anchor of an optimizer's number gives: the same in all of a run.
-local function scalar_values(s, d)
-  local value = M.scalars(s)[d.id]
+local function scalar_values(s, d, value)
   local times = d.art:id().name == "Sum" and s.batches * s.accumulation or 1
   return torch.full({ d.steps * d.replicas }, value * times, { dtype = d.dtype })
 end
@@ -320,10 +319,11 @@ end
 ---@param anchors torch.Tensor[]
 ---@return table[] descriptions
 function M.returned(s, anchors)
-  local list, at = M.program(s).outputs, 0
+  local list, at, scalars = M.program(s).outputs, 0, nil
   for _, d in ipairs(list) do
     at = d.scalar and at or at + 1
-    local value = d.scalar and scalar_values(s, d) or anchors[at]
+    scalars = scalars or d.scalar and M.scalars(s)
+    local value = d.scalar and scalar_values(s, d, scalars[d.id]) or anchors[at]
     if counts_micro_batches(s, d.id) and not d.scalar then
       local period, all = d.art:rp(), s.batches * s.accumulation
       value = value:reshape({ all // period, period, -1 }):select(1, period - 1)
@@ -354,6 +354,17 @@ function M.base_of(id)
   return id
 end
 
+-- The optimizer's states on the device, by PopART's names; none before there is one.
+local function states_by_name(s)
+  if not s.states_by_name and s.session then
+    s.states_by_name = {}
+    for _, state in ipairs(s.session.states) do
+      s.states_by_name[("%s___%s"):format(state.name, state.rule.param)] = state
+    end
+  end
+  return s.states_by_name or {}
+end
+
 --- The type and shape of a tensor of one micro-batch; nil: there is none.
 ---@param s table
 ---@param id string
@@ -363,10 +374,9 @@ function M.info(s, id)
   if type then
     return tensor_info.TensorInfo(type.dtype, type.shape)
   end
-  for _, state in ipairs(s.session and s.session.states or {}) do
-    if ("%s___%s"):format(state.name, state.rule.param) == id then
-      return tensor_info.TensorInfo(state.tensor.dtype, state.tensor.shape)
-    end
+  local state = states_by_name(s)[id]
+  if state then
+    return tensor_info.TensorInfo(state.tensor.dtype, state.tensor.shape)
   end
   return M.scalars(s)[id] and tensor_info.TensorInfo("FLOAT", {}) or nil
 end
@@ -381,8 +391,8 @@ function M.states_of(s)
   if s.options.disableOptimizerStateTensorStreams then
     return out
   end
-  for _, state in ipairs(s.training and s.session.states or {}) do
-    out[("%s___%s"):format(state.name, state.rule.param)] = state.tensor
+  for name, state in pairs(s.training and states_by_name(s) or {}) do
+    out[name] = state.tensor
   end
   return out
 end
