@@ -105,7 +105,7 @@ local function check_anchors(s, scope)
     errors.check(base == id or s.training, "popart_exception", "Anchor tensor `%s' not in Ir "
       .. "Tensors: inference has no gradients", id)
     if scope:find(base) == nil and not settings.has_state(s, id)
-      and not settings.scalars(s)[id] then
+      and not settings.is_scalar(s, id) then
       errors.raise("popart_exception", "Anchor tensor `%s' not in Ir Tensors%s", id,
         check.nearest(base, s.traced.names))
     end

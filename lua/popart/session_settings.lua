@@ -115,6 +115,17 @@ function M.scalars(s)
     running = o.meanAccumulationAndReplicationReductionStrategy.name == "Running" }) or {}
 end
 
+--- Whether a name is one of these numbers'.
+---@param s table
+---@param id string
+---@return boolean
+function M.is_scalar(s, id)
+  if not (s.scalar_names and s.scalar_names[id]) then
+    s.scalar_names = M.scalars(s)
+  end
+  return s.scalar_names[id] ~= nil
+end
+
 --- Whether a name is that of a state that the session's optimizer has.
 ---@param s table
 ---@param id string
@@ -378,7 +389,7 @@ function M.info(s, id)
   if state then
     return tensor_info.TensorInfo(state.tensor.dtype, state.tensor.shape)
   end
-  return M.scalars(s)[id] and tensor_info.TensorInfo("FLOAT", {}) or nil
+  return M.is_scalar(s, id) and tensor_info.TensorInfo("FLOAT", {}) or nil
 end
 
 -- ---- the optimizer's states ---------------------------------------------------------------
