@@ -195,10 +195,10 @@ local function save_externally(graph, folder, where, ...)
     if chosen[t.name] then
       errors.check(t.data_location ~= 1, "popart_exception",
         "Tensor '%s' already has an external data_location", t.name)
-      local values = tensors.read(t, folder)
-      errors.check(values:numel() > 0, "popart_exception",
+      local raw = t.raw_data and t or tensors.lend(t.name, tensors.read(t, folder))
+      errors.check(tensors.size_of(raw.raw_data) > 0, "popart_exception",
         "Tensor '%s' has no data to save externally", t.name)
-      list[#list + 1], at[#at + 1] = tensors.lend(t.name, values), i
+      list[#list + 1], at[#at + 1] = raw, i
     end
   end
   local kept, data = tensors.outside(list, path:match("[^/]*$"), 0, 1)

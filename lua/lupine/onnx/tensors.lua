@@ -101,10 +101,14 @@ local function listed(proto, row, name)
   return values
 end
 
--- How many bytes raw_data has.
+--- How many bytes raw_data has.
+---@param bytes string|torch.Tensor
+---@return integer
 local function size_of(bytes)
   return type(bytes) == "string" and #bytes or bytes:numel() * bytes.dtype.itemsize
 end
+
+M.size_of = size_of
 
 --- The tensor of a TensorProto. Of one whose raw_data is a tensor, as the model was read
 --- with `lend`, it has the memory.
