@@ -132,7 +132,7 @@ static LpStatus read_bytes(FILE *f, const char *path, int64_t size,
     LP_FAIL_IF(size > LP_PROTO_LARGEST, e, LP_E_PARSE,
                "%s: %zu bytes are more than a message has (2 GiB)",
                d->short_name, n);
-    char *bytes = lp_alloc(n);
+    char *bytes = lp_alloc_aligned(n); /* with large pages */
     LP_FAIL_IF(!bytes, e, LP_E_MEMORY,
                "out of memory: tried to allocate %zu bytes", n);
     LpStatus s = lp_file_read(f, path, bytes, n, "the message", e);
