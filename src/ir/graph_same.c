@@ -70,6 +70,7 @@ bool lp_same_attrs(const LpOp *op, const LpAttr *x, const LpAttr *y)
 static bool same_place(const LpOrigin *x, const LpOrigin *y)
 {
     return strcmp(x->block, y->block) == 0 && lp_origin_same_stage(x, y) &&
+           strcmp(x->multi_conv, y->multi_conv) == 0 &&
            x->backward == y->backward && x->update == y->update;
 }
 

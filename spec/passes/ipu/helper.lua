@@ -10,7 +10,7 @@ function M.loss(h)
   return core.forms.internal.identity_loss((h * h):sum(), "none")
 end
 
--- The step of `forward(place, declare)`; with `train` its first result is the loss,
+-- The step of `forward(inputs, place, trace)`; with `train` its first result is the loss,
 -- and every parameter is updated by p - 0.1 * gradient, or as o.rules(numbers of
 -- the variables by "role name", step) says. o.anchors: names of values that it
 -- returns too.
@@ -26,11 +26,11 @@ local function build(forward, o)
       scope = scope or ("layer" .. (stage or ipu)), phase = phase or -1 })
   end
   local inputs = o.declare(declare)
-  local step, losses = trace:step({ trace:run(false, forward, inputs, place) })
+  local step, losses = trace:step({ trace:run(false, forward, inputs, place, trace) })
   return step, losses, params
 end
 
---- forward(inputs, place) -> loss or result, further results; declare(declare) -> inputs.
+--- forward(inputs, place, trace) -> loss or result, further results; declare(declare) -> inputs.
 --- Completed.
 function M.step(forward, o)
   local step, losses, params = build(forward, o)

@@ -198,11 +198,6 @@ static void total(LpIpuPlan *p, LpStagePass *r)
     }
 }
 
-static void takes_no_time(LpCost *c)
-{
-    c->compute_cyc = c->exchange_cyc = c->sync_cyc = 0;
-}
-
 static LpStatus build(Costs *c)
 {
     LpIpuPlan *p = c->p;
@@ -214,10 +209,10 @@ static LpStatus build(Costs *c)
     LP_TRY(p->err->code);
     find_weights(c);
     for (LpNodeId n = 0; n < g->n_node; n++) {
-        Work w = {g, n, lp_ipu_share(p, n), kind_of(c, g, n)};
+        Work w = {g, n, p->share[n], kind_of(c, g, n)};
         LP_TRY(cost_node(c, &w, &p->cost[n]));
         if (w.share.beside)
-            takes_no_time(&p->cost[n].cost);
+            lp_cost_takes_no_time(&p->cost[n].cost);
         if (is_idle(c, &g->node[n]))
             p->cost[n].cost = (LpCost){0};
     }

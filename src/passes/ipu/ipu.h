@@ -175,7 +175,7 @@ typedef struct LpTransfer {
 /* What an operator has for itself (shares.c). */
 typedef struct LpShare {
     int tiles;         /* 0: all that compute */
-    double proportion; /* of a tile's memory; < 0: what its IPU has */
+    double proportion; /* of a tile's memory */
     LpDtype partials;  /* LP_DT_NONE: the options' */
     /* it runs beside a longer one of its multi-convolution, which alone
      * takes time */
@@ -411,12 +411,18 @@ void *lp_ipu_keep(LpIpuPlan *p, const void *list, size_t n, size_t size);
 int lp_ipu_tiles(const LpIpuPlan *p);
 /* Context of cost functions on one IPU. */
 LpCostCtx lp_ipu_ctx(const LpIpuPlan *p, int ipu);
-/* Cost of a node; what its share leaves open must be settled but for tiles and
- * partials. */
+/* Cost of a node. */
 LpStatus lp_ipu_node_cost(LpIpuPlan *p, const LpGraph *g, LpNodeId id,
                           const LpShare *s, LpConvPass pass, LpCost *out);
-/* What node n of micro has, its IPU's proportion if it has none of its own. */
-LpShare lp_ipu_share(const LpIpuPlan *p, LpNodeId n);
+/* What the nodes of a body have, this proportion where they have none of their
+ * own; scratch. NULL after a failure, which p->err tells. */
+LpShare *lp_ipu_body_shares(LpIpuPlan *p, const LpGraph *body,
+                            double proportion);
+/* Of one that runs beside another. */
+static inline void lp_cost_takes_no_time(LpCost *c)
+{
+    c->compute_cyc = c->exchange_cyc = c->sync_cyc = 0;
+}
 /* The loop that a row is in. */
 static inline const LpLoop *lp_loop_of(const LpIpuPlan *p, size_t row)
 {

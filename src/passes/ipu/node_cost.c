@@ -69,12 +69,32 @@ static LpStatus expand(LpIpuPlan *p, const LpCostReq *r, LpGraph *g)
     return e->code;
 }
 
-/* What a rule asks of its bodies; a failure stays in the plan's error. */
+static void with_share(const LpIpuPlan *p, const LpShare *s, LpCostReq *r)
+{
+    r->tiles = s->tiles ? s->tiles : lp_ipu_tiles(p);
+    r->memory_proportion = s->proportion;
+    r->partials = s->partials != LP_DT_NONE ? s->partials : p->o.partials;
+}
+
+/* What a rule asks of its bodies, whose nodes may have shares of their own; a
+ * failure stays in the plan's error. */
 static void body_cost(const LpCostReq *r, const LpGraph *body, LpCost *out)
 {
     LpIpuPlan *p = r->ctx;
-    if (p->err->code == LP_OK)
-        cost_graph(p, r, body, out, 0);
+    const LpShare *share =
+        p->err->code == LP_OK
+            ? lp_ipu_body_shares(p, body, r->memory_proportion)
+            : NULL;
+    for (LpNodeId n = 0; share && n < body->n_node; n++) {
+        LpCostReq like = *r;
+        LpCost c = {0};
+        with_share(p, &share[n], &like);
+        if (cost_node(p, &like, body, n, &c, 0) != LP_OK)
+            return;
+        if (share[n].beside)
+            lp_cost_takes_no_time(&c);
+        lp_cost_add(out, c);
+    }
 }
 
 static LpStatus cost_call(LpIpuPlan *p, const LpCostReq *r, LpCost *out,
@@ -101,17 +121,14 @@ LpStatus lp_ipu_node_cost(LpIpuPlan *p, const LpGraph *g, LpNodeId id,
                           const LpShare *s, LpConvPass pass, LpCost *out)
 {
     int64_t replicas = p->step->replicas, most = p->o.system->ipus_machine;
-    bool own = s->partials != LP_DT_NONE;
     LpCostReq r = {.chip = p->o.chip,
                    .system = p->o.system,
                    .rivals = (int)(replicas < most ? replicas : most),
-                   .tiles = s->tiles ? s->tiles : lp_ipu_tiles(p),
-                   .memory_proportion = s->proportion,
-                   .partials = own ? s->partials : p->o.partials,
                    .pass = (int)pass,
                    .cache = p->cache,
                    .body_cost = body_cost,
                    .ctx = p};
+    with_share(p, s, &r);
     *out = (LpCost){0};
     return cost_node(p, &r, g, id, out, 0);
 }

@@ -1,6 +1,6 @@
 /* What operators have for themselves: a proportion of a tile's memory
  * (set_available_memory), and what the settings of a multi-convolution give
- * its convolutions.
+ * its convolutions; in the bodies of loops and branches as in the micro graph.
  *
  * The convolutions of one multi-convolution are those with its text in their
  * origin: "NUMBER PLAN RESERVED BACK_OFF PROPORTIONS PARTIALS", where PLAN is
@@ -27,9 +27,8 @@
 /* ---- available memory ---------------------------------------------------- */
 /* A marker means the product, convolution or look-up that made its operand, or
  * the nearest within two nodes (PopTorch, set_available_memory). */
-static void find_markers(LpIpuPlan *p)
+static void find_markers(const LpGraph *g, LpShare *share)
 {
-    const LpGraph *g = p->step->micro;
     for (LpNodeId n = 0; n < g->n_node; n++) {
         if (g->node[n].op->id != LP_OP_set_available_memory)
             continue;
@@ -39,7 +38,7 @@ static void find_markers(LpIpuPlan *p)
             if (m == LP_NO_NODE)
                 break;
             if (g->node[m].op->flags & LP_OPF_PLANNED) {
-                p->share[m].proportion =
+                share[m].proportion =
                     g->node[n].attr[LP_SET_AVAILABLE_MEMORY_PROPORTION].f;
                 break;
             }
@@ -117,6 +116,8 @@ static LpStatus settle(const Settings *s, uint32_t k, LpShare *share, LpErr *e)
 typedef struct Group {
     LpIpuPlan *p;
     const LpGraph *g;
+    const int *stage; /* of the nodes of g; NULL: of a body, which has one */
+    LpShare *share;   /* likewise */
     Settings s;
     LpNodeId *node;
     uint32_t n;
@@ -127,13 +128,13 @@ static long number_of(const LpGraph *g, LpNodeId n)
     return lp_node_multi_conv(lp_origin_of(g, n), &g->node[n]);
 }
 
-static bool same_group(const LpIpuPlan *p, LpNodeId a, LpNodeId b)
+static bool same_group(const Group *x, LpNodeId a, LpNodeId b)
 {
-    const LpGraph *g = p->step->micro;
+    const LpGraph *g = x->g;
     return number_of(g, a) == number_of(g, b) &&
            g->node[a].op->product == g->node[b].op->product &&
            lp_origin_of(g, a)->backward == lp_origin_of(g, b)->backward &&
-           p->node_stage[a] == p->node_stage[b];
+           (!x->stage || x->stage[a] == x->stage[b]);
 }
 
 /* Does the gradient node b belong to the convolution f? The gradient to the
@@ -182,7 +183,7 @@ static LpStatus independent(const Group *x)
                 reads |= lp_is_value(d->in[k]) && from[d->in[k]];
             for (uint32_t k = 0; k < d->n_out; k++)
                 from[d->out + k] = reads;
-            LP_FAIL_IF(reads && same_group(x->p, n, x->node[i]), x->p->err,
+            LP_FAIL_IF(reads && same_group(x, n, x->node[i]), x->p->err,
                        LP_E_POPTORCH,
                        "MultiConv: the convolution at %s:%d needs the result "
                        "of the one at %s:%d; those of a scope must not depend "
@@ -199,7 +200,7 @@ static LpStatus independent(const Group *x)
 static LpStatus cycles(const Group *x, uint32_t i, int tiles, int64_t *cyc)
 {
     LpCost c;
-    LpShare s = lp_ipu_share(x->p, x->node[i]);
+    LpShare s = x->share[x->node[i]];
     s.tiles = tiles;
     LP_TRY(lp_ipu_node_cost(x->p, x->g, x->node[i], &s, LP_PASS_NONE, &c));
     *cyc = lp_cost_cyc(&c);
@@ -228,7 +229,7 @@ static LpStatus within(const Group *x, double limit, int least, int *sum)
 {
     *sum = 0;
     for (uint32_t i = 0; i < x->n; i++) {
-        int *tiles = &x->p->share[x->node[i]].tiles;
+        int *tiles = &x->share[x->node[i]].tiles;
         LP_TRY(fewest(x, i, least, lp_ipu_tiles(x->p), limit, tiles));
         *sum += *tiles;
     }
@@ -242,7 +243,7 @@ static LpStatus longest(Group *x, int left)
     int64_t cyc, most = -1;
     uint32_t slow = 0;
     for (uint32_t i = 0; i < x->n; i++) {
-        LpShare *s = &x->p->share[x->node[i]];
+        LpShare *s = &x->share[x->node[i]];
         LP_TRY(cycles(x, i, s->tiles, &cyc));
         s->beside = true;
         if (cyc > most) {
@@ -250,8 +251,8 @@ static LpStatus longest(Group *x, int left)
             slow = i;
         }
     }
-    x->p->share[x->node[slow]].tiles += left;
-    x->p->share[x->node[slow]].beside = false;
+    x->share[x->node[slow]].tiles += left;
+    x->share[x->node[slow]].beside = false;
     return LP_OK;
 }
 
@@ -281,7 +282,7 @@ static LpStatus group_of(Group *x, LpNodeId first, bool *done)
     LP_TRY(x->p->err->code);
     x->n = 0;
     for (LpNodeId n = first; n < x->g->n_node; n++)
-        if (same_group(x->p, first, n)) {
+        if (same_group(x, first, n)) {
             done[n] = true;
             x->node[x->n++] = n;
         }
@@ -292,57 +293,70 @@ static LpStatus group_of(Group *x, LpNodeId first, bool *done)
     LP_TRY(read_settings(o->multi_conv, &x->s, x->p->err));
     number(x, nr);
     for (uint32_t i = 0; i < x->n; i++)
-        LP_TRY(settle(&x->s, nr[i], &x->p->share[x->node[i]], x->p->err));
+        LP_TRY(settle(&x->s, nr[i], &x->share[x->node[i]], x->p->err));
     LP_TRY(independent(x));
     bool fits = x->n > 1 && x->n <= (uint32_t)lp_ipu_tiles(x->p);
     return x->s.parallel && fits ? share_out(x) : LP_OK;
 }
 
-static LpStatus multi_convs(LpIpuPlan *p)
+static LpStatus multi_convs(Group *x)
 {
-    size_t n = p->step->micro->n_node;
-    Group x = {.p = p, .g = p->step->micro};
-    bool *done = lp_ipu_scratch(p, n, sizeof *done);
-    x.node = lp_ipu_scratch(p, n, sizeof *x.node);
-    LP_TRY(p->err->code);
+    size_t n = x->g->n_node;
+    bool *done = lp_ipu_scratch(x->p, n, sizeof *done);
+    x->node = lp_ipu_scratch(x->p, n, sizeof *x->node);
+    LP_TRY(x->p->err->code);
     for (LpNodeId i = 0; i < n; i++)
-        if (!done[i] && number_of(x.g, i) >= 0)
-            LP_TRY(group_of(&x, i, done));
+        if (!done[i] && number_of(x->g, i) >= 0)
+            LP_TRY(group_of(x, i, done));
     return LP_OK;
 }
 
 /* What products and convolutions that are alone have for themselves. */
-static LpStatus alone(LpIpuPlan *p)
+static LpStatus alone(const Group *x)
 {
-    const LpGraph *g = p->step->micro;
-    for (LpNodeId n = 0; n < g->n_node; n++) {
-        const char *text = lp_origin_of(g, n)->multi_conv;
+    for (LpNodeId n = 0; n < x->g->n_node; n++) {
+        const char *text = lp_origin_of(x->g, n)->multi_conv;
         Settings s;
-        if (!*text || g->node[n].op->product == LP_PRODUCT_NONE)
+        if (!*text || x->g->node[n].op->product == LP_PRODUCT_NONE)
             continue;
-        LP_TRY(read_settings(text, &s, p->err));
+        LP_TRY(read_settings(text, &s, x->p->err));
         if (s.alone)
-            LP_TRY(settle(&s, 0, &p->share[n], p->err));
+            LP_TRY(settle(&s, 0, &x->share[n], x->p->err));
     }
     return LP_OK;
 }
 
-LpShare lp_ipu_share(const LpIpuPlan *p, LpNodeId n)
+/* Everything that the nodes' texts say. */
+static LpStatus settings_of(Group *x)
 {
-    LpShare s = p->share[n];
-    if (s.proportion < 0)
-        s.proportion = p->o.proportion[p->stage[p->node_stage[n]].ipu];
-    return s;
+    find_markers(x->g, x->share);
+    LP_TRY(alone(x));
+    return multi_convs(x);
+}
+
+static LpShare of_ipu(double proportion)
+{
+    return (LpShare){.proportion = proportion, .partials = LP_DT_NONE};
+}
+
+LpShare *lp_ipu_body_shares(LpIpuPlan *p, const LpGraph *body,
+                            double proportion)
+{
+    Group x = {.p = p, .g = body};
+    x.share = lp_ipu_scratch(p, body->n_node, sizeof *x.share);
+    if (p->err->code != LP_OK)
+        return NULL;
+    for (LpNodeId n = 0; n < body->n_node; n++)
+        x.share[n] = of_ipu(proportion);
+    return settings_of(&x) == LP_OK ? x.share : NULL;
 }
 
 LpStatus lp_ipu_shares(LpIpuPlan *p)
 {
-    size_t n = p->step->micro->n_node;
-    p->share = lp_ipu_alloc(p, n, sizeof *p->share);
+    Group x = {.p = p, .g = p->step->micro, .stage = p->node_stage};
+    x.share = p->share = lp_ipu_alloc(p, x.g->n_node, sizeof *p->share);
     LP_TRY(p->err->code);
-    for (size_t i = 0; i < n; i++)
-        p->share[i] = (LpShare){.proportion = -1, .partials = LP_DT_NONE};
-    find_markers(p);
-    LP_TRY(alone(p));
-    return multi_convs(p);
+    for (LpNodeId n = 0; n < x.g->n_node; n++)
+        x.share[n] = of_ipu(p->o.proportion[p->stage[x.stage[n]].ipu]);
+    return settings_of(&x);
 }
