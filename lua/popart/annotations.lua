@@ -22,20 +22,23 @@ local Type = enums.RecomputeType
 local NORMS = tables.set("BatchNormalization GroupNormalization InstanceNormalization "
   .. "LayerNormalization")
 
-local function annotation(plan)
+-- Whether a node says that its results are kept, or computed again; nil: it does not.
+local KEEPS = { [Type.Checkpoint.value] = true, [Type.Recompute.value] = false }
+
+local function says(plan)
   local found = proto.find(plan.node, NAMES.recomputeOutput)
-  return found and found.i or Type.Undefined.value
+  return found and KEEPS[found.i]
 end
 
--- Nodes of a kind as a set.
-local function nodes_where(plans, wanted)
-  local out = {}
-  for _, plan in ipairs(plans) do
-    if wanted(plan) then
-      out[plan.node] = true
-    end
-  end
-  return out
+-- Whether a node of the graph, or of one within, is computed again because it says so; and
+-- whether one of the graph is.
+local function by_hand(graph)
+  local any, main = false, false
+  graph:walk(function(plan, owner)
+    local again = says(plan) == false
+    any, main = any or again, main or again and not owner
+  end)
+  return any, main
 end
 
 --- Lengths of the intervals that the nodes of a forward pass are cut into, of which each
@@ -100,18 +103,16 @@ end
 
 local KEPT = {
   NormOnly = function(s)
-    return nodes_where(s.model.graph.nodes, function(plan)
-      return not NORMS[plan.op]
+    local keep = {}
+    s.model.graph:walk(function(plan)
+      keep[plan.node] = not NORMS[plan.op]
     end)
+    return keep
   end,
   Standard = function(s)
     return s.options.enablePipelining and {} or standard(s.model.graph.nodes, s.types())
   end,
 }
-
-local function is_kept(plan)
-  return annotation(plan) == Type.Checkpoint.value
-end
 
 local function check(s, auto, manual)
   local o = s.options
@@ -126,26 +127,24 @@ local function check(s, auto, manual)
     .. "SessionOptions.enablePipelining")
 end
 
--- Whether anything is computed again, and the nodes whose results are kept then.
+-- Whether anything is computed again, and whether the results of each node are kept then.
+-- By hand those are that do not say otherwise; a graph within is as the node that has it.
 local function recomputation(s)
-  local plans, auto = s.model.graph.nodes, s.options.autoRecomputation.name
-  local manual = nodes_where(plans, function(plan)
-    return annotation(plan) == Type.Recompute.value
+  local graph, auto = s.model.graph, s.options.autoRecomputation.name
+  local any, main = by_hand(graph)
+  check(s, auto, main)
+  if not s.training or not any and auto == "NoRecompute" then
+    return "none", {}
+  end
+  local manual, keep = main or auto == "NoRecompute", {}
+  local chosen = not manual and KEPT[auto] and KEPT[auto](s) or {}
+  graph:walk(function(plan, owner)
+    local kept = says(plan)
+    if kept == nil and not (manual and owner) then
+      kept = manual or chosen[plan.node] or false
+    end
+    keep[plan.node] = kept
   end)
-  check(s, auto, next(manual) ~= nil)
-  if not s.training then
-    return "none", {}
-  elseif next(manual) then
-    return "all", nodes_where(plans, function(plan)
-      return not manual[plan.node]
-    end)
-  elseif auto == "NoRecompute" then
-    return "none", {}
-  end
-  local keep = KEPT[auto] and KEPT[auto](s) or {}
-  for node in pairs(nodes_where(plans, is_kept)) do
-    keep[node] = true
-  end
   return "all", keep
 end
 
@@ -242,20 +241,21 @@ local function products(plan, o)
   return (s.partials or s.proportions) and s or nil
 end
 
---- What a trace of a model marks; the graph's products are in parts from here on.
+--- What a trace of a model marks, in the graphs within as in the main one; products are in
+--- parts from here on.
 ---
 --- s: model, options, training, and types(), of all its tensors.
 --- error: popart_exception for annotations that do not go together
 ---@param s table
----@return table marks recompute (of the simulated system), keep (a set of nodes),
----  products (settings by node)
+---@return table marks recompute (of the simulated system), keep (booleans by node; nil: as
+---  the node whose graph it is in), products (settings by node)
 function M.of(s)
   local marks = { products = {}, number = 0 }
   marks.recompute, marks.keep = recomputation(s)
-  for _, plan in ipairs(s.model.graph.nodes) do
+  s.model.graph:walk(function(plan)
     serialize(plan)
     marks.products[plan.node] = products(plan, s.options)
-  end
+  end)
   return marks
 end
 
@@ -273,21 +273,32 @@ local IDLE = {
     "repeated parts of the graph are found without settings" },
 }
 
+-- Operators whose gradients compute their bodies again.
+local REPEATS = { If = true, Loop = true, Scan = true }
+
+local function idle_attribute(plan, attribute, repeated)
+  if attribute.name == NAMES.partialsType and not OWN_PARTIALS[plan.op] then
+    return { "Builder:setPartialsType of " .. plan.op,
+      "only MatMul, Conv and MultiConv have partial results of a type of their own" }
+  elseif attribute.name == NAMES.recomputeOutput and KEEPS[attribute.i] and repeated then
+    return { "Builder:recomputeOutput in the body of " .. repeated, "nothing in it is kept: its "
+      .. "gradient computes it again from what it began with" }
+  end
+  return IDLE[attribute.name]
+end
+
 --- Calls note(name, why), once a name, for annotations of nodes that change nothing.
----@param plans table[] the model's planned nodes
+---@param graph lupine.onnx.Graph
 ---@param note fun(name: string, why: string)
-function M.note(plans, note)
-  local found = {}
-  for _, plan in ipairs(plans) do
+function M.note(graph, note)
+  local found, repeated = {}, {}
+  graph:walk(function(plan, owner)
+    repeated[plan] = owner and (repeated[owner] or REPEATS[owner.op] and owner.op)
     for _, attribute in ipairs(plan.node.attribute or {}) do
-      local idle = IDLE[attribute.name]
-      if attribute.name == NAMES.partialsType and not OWN_PARTIALS[plan.op] then
-        idle = { "Builder:setPartialsType of " .. plan.op,
-          "only MatMul, Conv and MultiConv have partial results of a type of their own" }
-      end
+      local idle = idle_attribute(plan, attribute, repeated[plan])
       found[idle and idle[1] or ""] = idle
     end
-  end
+  end)
   for _, name in ipairs(tables.keys(found)) do
     note(name, found[name][2])
   end
@@ -309,16 +320,16 @@ function M.settings(marks, node)
 end
 
 --- A node's value with its marks.
----@param marks table
 ---@param node table NodeProto
 ---@param value torch.Tensor
+---@param keeps boolean whether it is kept between forward and backward
 ---@return torch.Tensor
-function M.mark(marks, node, value)
+function M.mark(node, value, keeps)
   local share = proto.find(node, NAMES.availableMemory)
   if share and share.f then -- a MultiConv has one for each convolution
     value = forms.set_available_memory(value, share.f)
   end
-  if marks.keep[node] and value:is_floating_point() then
+  if keeps and value:is_floating_point() then
     value = forms.recomputation_checkpoint(value)
   end
   return value

@@ -21,20 +21,22 @@ local function number_of(node, name)
   return found and found.i
 end
 
--- How many of the graph's nodes have an attribute, and one that has not.
-local function count(nodes, name)
-  local with, all, without = 0, 0, nil
-  for _, node in ipairs(nodes) do
-    if not NOWHERE[node.op_type] then
-      all = all + 1
-      if proto.find(node, name) then
-        with = with + 1
-      else
-        without = without or node
-      end
+-- How many nodes (of the main graph alone) have an attribute, and one that has not, with the
+-- node whose graph it is in. Those of functions may be without.
+local function count(graph, name, main)
+  local with, all, without, owned_by, in_function = 0, 0, nil, nil, {}
+  graph:walk(function(plan, owner)
+    in_function[plan] = owner and (owner.call or in_function[owner])
+    local has = proto.find(plan.node, name)
+    if NOWHERE[plan.op] or main and owner or not has and in_function[plan] then
+      return
     end
-  end
-  return with, all, without
+    all, with = all + 1, with + (has and 1 or 0)
+    if not has and not without then
+      without, owned_by = plan.node, owner
+    end
+  end)
+  return with, all, without, owned_by
 end
 
 local function name_of(node)
@@ -44,11 +46,14 @@ end
 
 -- ---- virtual graphs ----------------------------------------------------------------------
 
-local function check_graphs(nodes, mode)
-  local with, all, without = count(nodes, NAMES.virtualGraph)
+local function check_graphs(s, mode)
+  local with, all, without, owner = count(s.model.graph, NAMES.virtualGraph)
   errors.check(mode ~= "Manual" or with > 0 or all == 0, "popart_exception",
     "No Ops have virtual graph ids set, and the virtualGraphMode is Manual: set them with "
     .. "builder:virtualGraph, or choose VirtualGraphMode.Auto")
+  errors.check(with == 0 or not owner or not s.options.enablePipelining, "popart_exception",
+    "%s in a subgraph of %s does not have a virtual graph id. When pipelining, subgraph ops must "
+    .. "have a virtual graph id set.", without and name_of(without), owner and name_of(owner.node))
   errors.check(with == 0 or with == all, "popart_exception", "Either all Ops must have their "
     .. "virtual graph ids set, or none must. Op count per virtual graph id: %d with, %d without "
     .. "(%s)", with, all - with, without and name_of(without))
@@ -113,8 +118,7 @@ end
 
 -- The stage of each node is its own, or else its virtual graph's number.
 local function stages(s, where)
-  local nodes = s.model.proto.graph.node
-  local with, all, without = count(nodes, NAMES.pipelineStage)
+  local with, all, without = count(s.model.graph, NAMES.pipelineStage, true)
   errors.check(with == 0 or with == all, "popart_exception", "Only some ops have had their "
     .. "pipeline stage set. Ops missing the pipeline stage: %s", without and name_of(without))
   local graph_of = {}
@@ -148,7 +152,7 @@ local function check_variables(s, where)
   local reader = {}
   for _, plan in ipairs(s.model.graph.nodes) do
     local place = where.at[plan.node]
-    for _, id in ipairs(place and plan.inputs or {}) do
+    for _, id in ipairs(place and splitting.reads(plan) or {}) do
       if s.model.variables[id] then
         local first = reader[id] or place
         errors.check(first.ipu == place.ipu, "popart_exception", "Can not copy variable tensor %s "
@@ -165,7 +169,7 @@ local function check_order(s, where)
   local made = {}
   for _, plan in ipairs(s.model.graph.nodes) do
     local stage = (where.at[plan.node] or {}).stage
-    for _, id in ipairs(stage and plan.inputs or {}) do
+    for _, id in ipairs(stage and splitting.reads(plan) or {}) do
       errors.check((made[id] or stage) <= stage, "popart_exception", "Tensor %s is consumed in an "
         .. "earlier pipeline stage than it is produced: %s in stage %d, made in %s", id,
         name_of(plan.node), stage, tostring(made[id]))
@@ -186,7 +190,37 @@ local function pipelined(s, where)
   where.strategy = where.idle and "sharded" or "pipelined"
 end
 
---- Where nodes are, for popart.traced.
+-- ---- bodies ------------------------------------------------------------------------------
+
+-- Attributes of places, and what a place has of them where they count.
+local ATTRIBUTES = {
+  { "virtualGraph", "virtual graph id", function(place)
+    return not place.phase and place.ipu
+  end },
+  { "pipelineStage", "pipeline stage", function(place)
+    return place.stage
+  end },
+  { "executionPhase", "execution phase", function(place)
+    return place.phase
+  end },
+}
+
+-- What a node's own graph has lies where the node does.
+local function check_bodies(s, where)
+  local at = {}
+  s.model.graph:walk(function(plan, owner)
+    at[plan] = owner and at[owner] or where.at[plan.node]
+    for _, row in ipairs(owner and at[plan] and ATTRIBUTES or {}) do
+      local own, have = number_of(plan.node, NAMES[row[1]]), row[3](at[plan])
+      errors.check(not own or not have or own == have or own < 0, "popart_exception",
+        "The %s %s for %s in a subgraph does not match the %s %s of the calling op %s: the body of "
+        .. "a loop, branch or call runs where that does", row[2], own, name_of(plan.node), row[2],
+        have, name_of(owner.node))
+    end
+  end)
+end
+
+--- Where nodes are, for popart.traced; those of a node's own graphs are where it is.
 ---
 --- s: model, options, training, batches, accumulation, and types(), of all its tensors.
 --- error: popart_exception for options or attributes that do not go together
@@ -200,7 +234,7 @@ function M.of(s, ipus)
   if mode == "ExecutionPhases" and o.executionPhaseSettings.phases > 1 then
     phased(s, where, ipus)
   elseif mode == "Manual" or mode == "Auto" then
-    if check_graphs(s.model.proto.graph.node, mode) then
+    if check_graphs(s, mode) then
       manual(s, where, ipus)
     else
       automatic(s, where, ipus)
@@ -209,6 +243,7 @@ function M.of(s, ipus)
   if o.enablePipelining then
     pipelined(s, where)
   end
+  check_bodies(s, where)
   return where
 end
 

@@ -432,7 +432,7 @@ function M.annotate(s)
       note(("%s.insertSpecific of '%s'"):format(s.optimizer.type, id), "no weight has that name")
     end
   end
-  annotations.note(s.model.graph.nodes, note)
+  annotations.note(s.model.graph, note)
   locations.note(s, function(id)
     return M.info(s, id) ~= nil
   end, note)

@@ -10,6 +10,27 @@ local errors = require("popart.errors")
 
 local M = {}
 
+--- Names that a node reads, those inside of its graphs included.
+---@param plan table
+---@return string[]
+function M.reads(plan)
+  local out, seen = {}, {}
+  local function add(name)
+    out[#out + 1] = not seen[name] and name or nil
+    seen[name] = true
+  end
+  for _, name in ipairs(plan.inputs) do
+    add(name)
+  end
+  for _, body in pairs(plan.bodies) do
+    for name in pairs(body.captured) do
+      add(name)
+    end
+  end
+  return out
+end
+local reads = M.reads
+
 local function bytes(type)
   local n = type.dtype.itemsize
   for _, size in ipairs(type.shape) do
@@ -29,7 +50,7 @@ function M.costs(plans, model, types, factors)
   local out, total = {}, 0
   for i, plan in ipairs(plans) do
     local cost = 0
-    for _, id in ipairs(plan.inputs) do
+    for _, id in ipairs(reads(plan)) do
       if model.variables[id] or model.constants[id] then
         cost = cost + factors.weights * bytes(types[id])
       end
@@ -40,17 +61,6 @@ function M.costs(plans, model, types, factors)
     out[i], total = cost, total + cost
   end
   return out, total
-end
-
--- Names that a node reads, those inside of its graphs included.
-local function reads(plan)
-  local out = { table.unpack(plan.inputs) }
-  for _, body in pairs(plan.bodies) do
-    for name in pairs(body.captured) do
-      out[#out + 1] = name
-    end
-  end
-  return out
 end
 
 --- The number of the last node that reads each value that a node makes.

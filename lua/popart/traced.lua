@@ -171,16 +171,6 @@ end
 
 -- ---- tracing -----------------------------------------------------------------------------
 
--- Tells the trace where a node is; those inside of another's graph are where that is.
-local function placer(trace, where, marks)
-  trace:origin({ block = "", ipu = 0, stage = 0, phase = 0 })
-  return function(node)
-    local at = where.at[node] or {}
-    trace:origin({ ipu = at.ipu, stage = at.stage or at.ipu, phase = at.phase,
-      scope = node.name or "", multi_conv = annotations.settings(marks, node) })
-  end
-end
-
 -- Outputs of a normalisation in training are its statistics from now on.
 local function updates(node, scope)
   local last = node.op_type == "BatchNormalization" and #node.output > 1
@@ -211,23 +201,48 @@ local function declare(trace, model, options)
   return stand_ins, found
 end
 
--- The values that the graph runs on; those of nodes get their names.
-local function scope_of(trace, model, options, found)
-  local scope
-  scope = graph.Scope(nil, { training = options.loss ~= nil, joins = true, observe = {
-    before = placer(trace, options.where, options.marks),
-    after = function(node)
-      updates(node, scope)
-      for _, id in ipairs(node.output) do
-        local value = id ~= "" and scope:find(id)
-        if value and not scope:is_known(id) then
-          value = annotations.mark(options.marks, node, value)
-          scope:set(id, value, false)
-          trace:name(value, id)
-        end
+-- What a node gives gets its marks, and outside of others' graphs its name.
+local function marked(trace, node, scope, keeps, named)
+  for _, id in ipairs(node.output) do
+    local value = id ~= "" and scope:find(id)
+    if value and not scope:is_known(id) then
+      value = annotations.mark(node, value, keeps)
+      scope:set(id, value, false)
+      if named then
+        trace:name(value, id)
       end
+    end
+  end
+end
+
+-- Tells the trace where each node is; one inside of another's graph is where that is, and
+-- kept as it is unless it says otherwise.
+local function observer(trace, where, marks)
+  local open = {} -- the node that runs, behind those whose graphs it is in
+  return {
+    before = function(node)
+      local at, around, keeps = where.at[node] or {}, open[#open], marks.keep[node]
+      if keeps == nil then
+        keeps = around ~= nil and around.keeps
+      end
+      open[#open + 1] = { ipu = at.ipu, stage = at.stage or at.ipu, phase = at.phase,
+        scope = node.name or "", multi_conv = annotations.settings(marks, node), keeps = keeps }
+      trace:origin(open[#open])
     end,
-  } })
+    after = function(node, scope)
+      local this = table.remove(open)
+      updates(node, scope)
+      marked(trace, node, scope, this.keeps, #open == 0)
+      trace:origin(open[#open] or {})
+    end,
+  }
+end
+
+-- The values that the graph runs on.
+local function scope_of(trace, model, options, found)
+  trace:origin({ block = "", ipu = 0, stage = 0, phase = 0 })
+  local scope = graph.Scope(nil, { training = options.loss ~= nil, joins = true,
+    observe = observer(trace, options.where, options.marks) })
   for name, t in pairs(model.constants) do
     scope:set(name, t, true)
   end

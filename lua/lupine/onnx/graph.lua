@@ -8,6 +8,7 @@ local nodes = require("lupine.onnx.node")
 local operators = require("lupine.onnx.operators")
 local proto = require("lupine.onnx.proto")
 local schema = require("lupine.onnx.schema")
+local tables = require("lupine.base.tables")
 local tensors = require("lupine.onnx.tensors")
 local uses = require("lupine.onnx.uses")
 
@@ -250,6 +251,22 @@ function Graph:roles()
   return out
 end
 
+--- Calls fn(plan, owner) for each node, in order and before those of its own graphs: of
+--- bodies, and of a function at each of its calls.
+---@param fn fun(plan: table, owner: table?) owner: the node whose graph has this one
+---@param owner? table
+function Graph:walk(fn, owner)
+  for _, plan in ipairs(self.nodes) do
+    fn(plan, owner)
+    for _, name in ipairs(tables.keys(plan.bodies)) do
+      plan.bodies[name]:walk(fn, plan)
+    end
+    if plan.call then
+      plan.call:walk(fn, plan)
+    end
+  end
+end
+
 local function run_operator(n, plan, args)
   return table.pack(plan.operator.run(n, table.unpack(args, 1, #plan.inputs)))
 end
@@ -322,7 +339,7 @@ end
 function Graph:run(scope)
   for _, plan in ipairs(self.nodes) do
     if scope.observe then
-      scope.observe.before(plan.node)
+      scope.observe.before(plan.node, scope)
     end
     local ok, results, known = pcall(M.run_node, scope, plan)
     if not ok then
@@ -336,7 +353,7 @@ function Graph:run(scope)
       end
     end
     if scope.observe then
-      scope.observe.after(plan.node, results)
+      scope.observe.after(plan.node, scope)
     end
   end
   local out, known = {}, {}
