@@ -5,8 +5,9 @@ local torch = require("torch")
 
 -- The step of a loss whose gradients with respect to a and b are its inputs, and a rule
 -- that subtracts each; `change` of the rules and the variables that norms are clipped to.
-local function complete(change, op)
-  local declared = { { "parameter", "a", torch.zeros(2) }, { "parameter", "b", torch.zeros(2) } }
+local function complete(change, op, group)
+  local declared = { { "parameter", "a", torch.zeros(group and { 2, 2 } or 2), group },
+    { "parameter", "b", torch.zeros(2) } }
   local step, losses = compiled.step(function(x, y)
     return torch.nn.functional.l1_loss((declared[1][3] * x + declared[2][3] * y):sum() + 1e9,
       torch.tensor(0.0))
@@ -20,7 +21,7 @@ local function complete(change, op)
       outputs = { var } }
   end
   change(rules, one, two)
-  step:complete({ loss = losses[1], rules = rules })
+  step:complete({ loss = losses[1], rules = rules, replicas = group and 2 or 1 })
   at = compiled.vars(step)
   local exec = step:compile({})
   exec:run(compiled.feed(at, { torch.tensor({ 3.0, 0.0 }), torch.tensor({ 0.0, 4.0 }) }), {})
@@ -33,7 +34,51 @@ local function check(a, b, change)
   helper.near(got[2], { 0, -b }, { 1e-5, 1e-5 })
 end
 
+-- What a rule that clips `of` to 4 subtracts from a weight whose gradients these are, the
+-- mean of two micro-batches of each of two replicas.
+local function mean_step(of, running, gradients)
+  local declared = { { "parameter", "a", torch.zeros(2) } }
+  local step, losses = compiled.step(function(x)
+    return torch.nn.functional.l1_loss((declared[1][3] * x):sum() + 1e9, torch.tensor(0.0))
+  end, { torch.empty(2) }, declared)
+  local var = compiled.vars(step)["parameter a"]
+  local function hyper(name, value) return step:add_var("hyper", name, torch.tensor(value)) end
+  step:complete({ loss = losses[1], gradient_accumulation = 2, replicas = 2, mean = true,
+    running = running, rules = { { op = "popart_sgd_step", param = var,
+      inputs = { var, "grad", false, hyper("one", 1.0) }, outputs = { var },
+      max_norm = hyper("most", 4.0), clips = of } } })
+  local at = compiled.vars(step)
+  local exec = step:compile({})
+  exec:run(compiled.feed(at, { torch.tensor(gradients):flatten() }), {})
+  return -exec:read(at["parameter a"])
+end
+
 describe("rules with a largest norm", function()
+  it("take the mean over replicas of running means, and sums as they are", function()
+    local gradients = { { 3.0, 8.0 }, { 5.0, 2.0 }, { 4.0, 9.0 }, { 0.0, 13.0 } }
+    local mean = torch.tensor(gradients):mean(0)
+    local function clipped(t) -- torch.nn.utils.clip_grad_norm_ with 4
+      return t * (4 / (t:norm():item() + 1e-6))
+    end
+    assert(mean:norm():item() > 4)
+    helper.near(mean_step("gradient", true, gradients), clipped(mean))
+    helper.near(mean_step("gradient", false, gradients), clipped(mean))
+    helper.near(mean_step("sum", true, gradients), clipped(mean))
+    -- the sum's norm is measured, then its mean is taken
+    helper.near(mean_step("sum", false, gradients), clipped(mean * 4) / 4)
+  end)
+
+  it("cannot be where a weight is one of a group of replicas", function()
+    for _, clips in ipairs({ "gradient", "sum" }) do
+      helper.raises("NotImplementedError", "norm of gradients %(max_grad_norm, ClipNormSettings%) is "
+        .. "not there for weights in replica groups", function()
+          complete(function(rules, one) -- also where it is another weight's
+            rules[2].max_norm, rules[2].clips = one, clips
+          end, nil, { "consecutive", 1 })
+        end)
+    end
+  end)
+
   it("are clipped together where it is the same variable", function()
     check(0.6, 0.8, function(rules, one)
       rules[1].max_norm, rules[2].max_norm = one, one

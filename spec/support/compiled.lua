@@ -13,11 +13,12 @@ local function list(size)
 end
 
 --- Traces fn(inputs…) and returns the step, its variables by "role name" and
---- the final losses. `declared` lists {role, name, tensor}.
+--- the final losses. `declared` lists {role, name, tensor,
+--- group of replicas?}.
 function M.step(fn, inputs, declared)
   local trace = core.trace()
   for _, d in ipairs(declared or {}) do
-    trace:declare(d[1], d[2], d[3])
+    trace:declare(d[1], d[2], d[3], d[4])
   end
   local stand_ins = {}
   for i, x in ipairs(inputs) do
