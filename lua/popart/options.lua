@@ -103,8 +103,9 @@ local CHECKS = {
   end,
 }
 
+-- What has no default, Python's None, may have no value again.
 local function checked(row, value)
-  if value == nil and row.default == nil and row.kind ~= "t" then
+  if check.is_none(value) and row.default == nil and row.kind ~= "t" then
     return nil
   end
   return CHECKS[row.kind](value, "SessionOptions." .. row.name, row)

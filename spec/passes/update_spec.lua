@@ -70,8 +70,8 @@ describe("rules with a largest norm", function()
 
   it("cannot be where a weight is one of a group of replicas", function()
     for _, clips in ipairs({ "gradient", "sum" }) do
-      helper.raises("NotImplementedError", "norm of gradients %(max_grad_norm, ClipNormSettings%) is "
-        .. "not there for weights in replica groups", function()
+      helper.raises("NotImplementedError", "norm of gradients %(max_grad_norm, ClipNormSettings%) "
+        .. "is not there for weights in replica groups", function()
           complete(function(rules, one) -- also where it is another weight's
             rules[2].max_norm, rules[2].clips = one, clips
           end, nil, { "consecutive", 1 })

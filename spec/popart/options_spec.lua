@@ -264,6 +264,74 @@ describe("rows of session options", function()
   end)
 end)
 
+describe("options that count beside another one", function()
+  local function noted(opts)
+    local out = {}
+    rules.note(opts, { training = true }, function(name, why)
+      out[name] = why
+    end)
+    return out
+  end
+
+  -- The option, a value, what is said while its partner is not set, and that set.
+  local CASES = {
+    { "replicatedGraphCount", 2, "enableReplicatedGraphs is not set", function(o)
+      o.enableReplicatedGraphs = true
+    end },
+    { "cachePath", "there", "enableEngineCaching is not set", function(o)
+      o.enableEngineCaching = true
+    end },
+    { "compilationProgressTotal", 10, "compilationProgressLogger is not set", function(o)
+      o.compilationProgressLogger = print
+    end },
+    { "hardwareInstrumentations", {}, "instrumentWithHardwareCycleCounter is not set", function(o)
+      o.instrumentWithHardwareCycleCounter = true
+    end },
+    { "virtualGraphSplitRatios", { 0.5, 0.5 }, "virtualGraphMode is not Auto", function(o)
+      o.virtualGraphMode = enums.VirtualGraphMode.Auto
+    end },
+    { "executionPhaseSettings.stages", 1, "phased execution needs "
+      .. "VirtualGraphMode.ExecutionPhases and 2 phases", function(o)
+      o.virtualGraphMode = enums.VirtualGraphMode.ExecutionPhases
+      o.executionPhaseSettings.phases = 2
+    end },
+    { "meanAccumulationAndReplicationReductionStrategy", enums.MeanReductionStrategy.Running,
+      "accumulationAndReplicationReductionType is not Mean", function(o)
+        o.accumulationAndReplicationReductionType = enums.ReductionType.Mean
+      end },
+  }
+
+  it("are named by the report while that is not set", function()
+    assert.same({}, noted(SessionOptions()))
+    for _, case in ipairs(CASES) do
+      local opts = SessionOptions()
+      local group, field = case[1]:match("^(.-)%.(.+)$")
+      assign(group and opts[group] or opts, field or case[1], case[2])
+      assert.same({ ["SessionOptions." .. case[1]] = case[3] }, noted(opts))
+      case[4](opts)
+      assert.same({}, noted(opts))
+    end
+  end)
+
+  it("may have no value where they have no default, and count as set with one", function()
+    for _, none in ipairs({ false, require("torch").none }) do
+      local opts = with({ compilationProgressLogger = print })
+      opts.automaticLossScalingSettings.toTrackTensors = { "a" }
+      assert.are_not.equal(SessionOptions(), opts)
+      assert.matches("compilationProgressLogger=function", tostring(opts))
+      opts.compilationProgressLogger = none or nil
+      opts.automaticLossScalingSettings.toTrackTensors = none or nil
+      assert.is_nil(opts.compilationProgressLogger)
+      assert.equal(SessionOptions(), opts)
+      options.each_set(opts, function(name)
+        error(name)
+      end)
+    end
+    refuses("TypeError", "expected TensorLocation", assign,
+      SessionOptions().weightTensorLocationSettings, "location", nil)
+  end)
+end)
+
 describe("rules of session options", function()
   local TRAIN, INFER = { training = true }, { training = false }
 
