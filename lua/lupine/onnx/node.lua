@@ -119,10 +119,13 @@ end
 --- An axis counted from 0.
 ---@param axis integer negative: from the end
 ---@param rank integer
+---@param what? string what gave it ("attribute 'axis'")
 ---@return integer
-function Node:axis(axis, rank)
-  self:check(axis >= -rank and axis < rank, "axis %d is out of range for %d dimensions. Allowed: "
-    .. "%d to %d", axis, rank, -rank, rank - 1)
+function Node:axis(axis, rank, what)
+  what = what or "attribute 'axis'"
+  self:check(rank > 0, "%s is %d, and the tensor is a scalar", what, axis)
+  self:check(axis >= -rank and axis < rank, "%s is %d. Allowed: %d to %d", what, axis, -rank,
+    rank - 1)
   return axis < 0 and axis + rank or axis
 end
 

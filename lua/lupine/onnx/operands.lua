@@ -125,30 +125,22 @@ function M.broadcast_to(n, i, j)
     M.name(n, i), M.shown(a), M.name(n, j), M.shown(b))
 end
 
---- A dimension counted from the front.
+--- What gives a node's axes, in messages: its attribute, or from some version on its input.
 ---@param n lupine.onnx.Node
----@param axis integer
----@param rank integer
----@param what? string what gave it ("attribute 'axis'")
----@return integer
-function M.axis(n, axis, rank, what)
-  what = what or "attribute 'axis'"
-  n:check(rank > 0, "%s is %d, and the tensor is a scalar", what, axis)
-  n:check(axis >= -rank and axis < rank, "%s is %d. Allowed: %d to %d", what, axis, -rank, rank - 1)
-  return axis < 0 and axis + rank or axis
+---@return string
+function M.giver(n)
+  return n.attr.axes and "attribute 'axes'" or "input 'axes'"
 end
 
 --- Dimensions counted from the front, each once.
 ---@param n lupine.onnx.Node
 ---@param axes integer[]
 ---@param rank integer
----@param what? string what gave them ("attribute 'axes'")
 ---@return integer[]
-function M.axes(n, axes, rank, what)
-  what = what or "attribute 'axes'"
-  local out, seen = {}, {}
+function M.axes(n, axes, rank)
+  local out, seen, what = {}, {}, M.giver(n)
   for i, axis in ipairs(axes) do
-    out[i] = M.axis(n, axis, rank, what)
+    out[i] = n:axis(axis, rank, what)
     n:check(not seen[out[i]], "%s names dimension %d twice", what, out[i])
     seen[out[i]] = true
   end

@@ -70,7 +70,7 @@ end
 local function over_axis(fn)
   return function(n)
     local x = operands.floating(n, 1)
-    return fn(x, operands.axis(n, n.attr.axis, x:dim()))
+    return fn(x, n:axis(n.attr.axis, x:dim()))
   end
 end
 
@@ -78,7 +78,7 @@ end
 local function flattened(fn)
   return function(n)
     local x = operands.floating(n, 1)
-    local axis = operands.axis(n, n.attr.axis, x:dim())
+    local axis = n:axis(n.attr.axis, x:dim())
     if axis == x:dim() - 1 then
       return fn(x, axis)
     end

@@ -302,13 +302,15 @@ local function to_stack(n, t, axis, reversed)
   return n.joins and t:dim() == 1 and t:unsqueeze(1) or t
 end
 
+local SCAN_OUTPUT = "attribute 'scan_output_axes'"
+
 -- A stack as a scan output.
 local function from_stack(n, t, axis, reversed)
   t = reversed ~= 0 and t:flip({ 0 }) or t
   if not n.joins then
-    return t:movedim(0, n:axis(axis, t:dim()))
+    return t:movedim(0, n:axis(axis, t:dim(), SCAN_OUTPUT))
   end
-  axis = n:axis(axis, t:dim() - 1)
+  axis = n:axis(axis, t:dim() - 1, SCAN_OUTPUT)
   local shape = { table.unpack(t.shape, 2) }
   shape[axis + 1] = shape[axis + 1] * t:size(0)
   return t:movedim(0, axis):reshape(shape)
@@ -363,7 +365,7 @@ local function scan(n, ...)
   local axes = each_of(n, "scan_input_axes", #stacks)
   local ways = each_of(n, "scan_input_directions", #stacks)
   for k, t in ipairs(stacks) do
-    stacks[k] = to_stack(n, t, n:axis(axes[k], t:dim()), ways[k])
+    stacks[k] = to_stack(n, t, n:axis(axes[k], t:dim(), "attribute 'scan_input_axes'"), ways[k])
   end
   local out = rounds(n, length_of(n, stacks, 0), states, stacks)
   local emitted = #out - #states

@@ -69,7 +69,7 @@ end
 local function median(n, x)
   local r, list, over = x:dim(), n.attr.axes, {}
   for i = 1, list and #list or r do
-    over[n:axis(list and list[i] or i - 1, r)] = true
+    over[n:axis(list and list[i] or i - 1, r, "attribute 'axes'")] = true
   end
   local order, lines, kept = {}, {}, {}
   for d = 0, r - 1 do

@@ -22,7 +22,7 @@ local function slice(n, x)
     "attributes 'starts', 'ends' and 'axes' must be as many, got %d, %d and %d", #starts, #ends,
     #(axes or starts))
   for i = 1, #starts do
-    local axis = n:axis(axes and axes[i] or i - 1, x:dim())
+    local axis = n:axis(axes and axes[i] or i - 1, x:dim(), "attribute 'axes'")
     local size = x:size(axis)
     local first = math.max(math.min(starts[i] < 0 and starts[i] + size or starts[i], size), 0)
     local last = math.max(math.min(ends[i] < 0 and ends[i] + size or ends[i], size), first)
@@ -107,7 +107,7 @@ local function offsets(n, x, index)
     "attribute 'noOverlap': got %s. Allowed: 0, 1", n.attr.noOverlap)
   local starts = index:reshape({ -1 }):to(torch.int64)
   for i, axis in ipairs(axes) do
-    axis = n:axis(axis, x:dim())
+    axis = n:axis(axis, x:dim(), "attribute 'axes'")
     n:check(sizes[i] > 0 and sizes[i] <= x:size(axis), "attribute 'sizes': got %d for axis %d of "
       .. "size %d", sizes[i], axis, x:size(axis))
     at[i] = { axis = axis, places = (torch.arange(sizes[i]) + starts:narrow(0, i - 1, 1))

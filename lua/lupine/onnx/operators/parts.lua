@@ -1,5 +1,6 @@
 --- Operators of ONNX that put tensors together, take parts of them and add borders.
 local core = require("lupine.core")
+local operands = require("lupine.onnx.operands")
 local torch = require("torch")
 local F = require("torch.nn.functional")
 
@@ -67,7 +68,7 @@ local function slice(n, x, starts, ends, axes, steps)
   n:check(not axes or #axes == #starts, "%d axes for %d starts", #(axes or {}), #starts)
   n:check(not steps or #steps == #starts, "%d steps for %d starts", #(steps or {}), #starts)
   for i, first in ipairs(starts) do
-    local axis = n:axis(axes and axes[i] or i - 1, x:dim())
+    local axis = n:axis(axes and axes[i] or i - 1, x:dim(), operands.giver(n))
     x = slice_axis(n, x, axis, first, ends[i], steps and steps[i] or 1)
   end
   return x
@@ -156,7 +157,8 @@ end
 
 -- The first sequence_lens[b] elements of sequence b the other way round.
 local function reverse_sequence(n, x, lens)
-  local time, batch = n:axis(n.attr.time_axis, x:dim()), n:axis(n.attr.batch_axis, x:dim())
+  local time = n:axis(n.attr.time_axis, x:dim(), "attribute 'time_axis'")
+  local batch = n:axis(n.attr.batch_axis, x:dim(), "attribute 'batch_axis'")
   n:check(time ~= batch, "time_axis and batch_axis are both %d", time)
   local shape, along = {}, {}
   for d = 1, x:dim() do

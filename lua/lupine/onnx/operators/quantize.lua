@@ -12,7 +12,7 @@ local function spread(n, i, x, axis)
   elseif t:numel() == 1 and t:dim() <= 1 then
     return t:reshape({})
   end
-  axis = operands.axis(n, axis, x:dim())
+  axis = n:axis(axis, x:dim())
   n:check(t:dim() == 1 and t:size(0) == x:size(axis), "input '%s' has the shape %s. Allowed: one "
     .. "element, or [%d] (dimension %d of '%s')", operands.name(n, i), operands.shown(t),
     x:size(axis), axis, operands.name(n, 1))

@@ -81,10 +81,10 @@ local function all_axes(rank)
 end
 
 -- Those of an empty list, too, are all.
-local function reduce(n, name, axes, what)
+local function reduce(n, name, axes)
   local x, rank = n.inputs[1], n.inputs[1]:dim()
   local keep = operands.flag(n, "keepdims")
-  axes = axes and operands.axes(n, axes, rank, what) or {}
+  axes = axes and operands.axes(n, axes, rank) or {}
   if #axes == 0 then
     if n.attr.noop_with_empty_axes and operands.flag(n, "noop_with_empty_axes") then
       return ELEMENTWISE[name] and ELEMENTWISE[name](x) or x
@@ -99,7 +99,7 @@ end
 -- Of equal elements the first, or the last.
 local function place_of(fn)
   return function(n, x)
-    local axis, keep = operands.axis(n, n.attr.axis, x:dim()), operands.flag(n, "keepdims")
+    local axis, keep = n:axis(n.attr.axis, x:dim()), operands.flag(n, "keepdims")
     if n.attr.select_last_index and operands.flag(n, "select_last_index") then
       return (x:size(axis) - 1) - fn(x:flip({ axis }), axis, keep)
     end
@@ -108,7 +108,7 @@ local function place_of(fn)
 end
 
 local function top_k(n, x, k, largest, sorted)
-  local axis = operands.axis(n, n.attr.axis, x:dim())
+  local axis = n:axis(n.attr.axis, x:dim())
   n:check(k >= 0 and k <= x:size(axis), "%s is %d. Allowed: 0 to %d, the size of dimension %d of "
     .. "'X'", n.attr.k and "attribute 'k'" or "input 'K'", k, x:size(axis), axis)
   return x:topk(k, axis, largest, sorted)
@@ -127,7 +127,7 @@ local function cumsum(n, x)
   local exclusive, reverse = operands.flag(n, "exclusive"), operands.flag(n, "reverse")
   local list = n:ints(2)
   n:check(#list == 1, "input 'axis' has %d elements. Allowed: 1", #list)
-  local axis = operands.axis(n, list[1], x:dim(), "input 'axis'")
+  local axis = n:axis(list[1], x:dim(), "input 'axis'")
   x = reverse and x:flip({ axis }) or x
   if exclusive and x:size(axis) > 0 then
     local first = torch.zeros_like(x:narrow(axis, 0, 1))
@@ -147,7 +147,7 @@ return function(op)
   local function by_input(name, versions)
     op(name .. "(data, axes?; keepdims: int = 1, noop_with_empty_axes: int = 0) -> (reduced)",
       versions, function(n)
-        return reduce(n, name, n:ints(2), "input 'axes'")
+        return reduce(n, name, n:ints(2))
       end, { constants = { [2] = true } })
   end
 

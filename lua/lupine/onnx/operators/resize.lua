@@ -6,6 +6,7 @@
 --- source: PopART, the nearest mode "pytorch"; ONNX, Changelog.md
 --- (Resize-10, -11, -13, Upsample-7, -9)
 local core = require("lupine.core")
+local operands = require("lupine.onnx.operands")
 local torch = require("torch")
 
 local F32 = { dtype = torch.float32 }
@@ -246,10 +247,7 @@ local function resize_axes(n, x, scales, sizes, roi)
   end
   n:check(#axes == #(scales or sizes or axes) and (not roi or #roi == 2 * #axes),
     "axes has %d elements, and scales, sizes or roi are for another number", #axes)
-  local at = {}
-  for i, d in ipairs(axes) do
-    at[i] = n:axis(d, rank)
-  end
+  local at = operands.axes(n, axes, rank)
   sizes = sizes and in_proportion(n, x, at, sizes)
   local function whole(list, others)
     local out = {}

@@ -1,6 +1,7 @@
 --- Operators of ONNX on shapes: constants, what asks for a shape, and what gives a
 --- tensor another one or another order.
 local core = require("lupine.core")
+local operands = require("lupine.onnx.operands")
 local tensors = require("lupine.onnx.tensors")
 local torch = require("torch")
 
@@ -15,18 +16,6 @@ local function product(list, first, last)
     n = n * list[i]
   end
   return n
-end
-
--- Axes as a list from 0, sorted, none twice.
-local function axes_of(n, axes, rank)
-  local list, seen = {}, {}
-  for i, axis in ipairs(axes) do
-    list[i] = n:axis(axis, rank)
-    n:check(not seen[list[i]], "axis %d is named twice", list[i])
-    seen[list[i]] = true
-  end
-  table.sort(list)
-  return list
 end
 
 -- ---- constants --------------------------------------------------------------------
@@ -129,7 +118,7 @@ local function squeeze(n, x, axes)
   if not axes then
     return x:squeeze()
   end
-  axes = axes_of(n, axes, x:dim())
+  axes = operands.axes(n, axes, x:dim())
   for _, axis in ipairs(axes) do
     n:check(x:size(axis) == 1, "axis %d has the size %d, only those of size 1 can go", axis,
       x:size(axis))
@@ -138,7 +127,9 @@ local function squeeze(n, x, axes)
 end
 
 local function unsqueeze(n, x, axes)
-  for _, axis in ipairs(axes_of(n, axes, x:dim() + #axes)) do
+  axes = operands.axes(n, axes, x:dim() + #axes)
+  table.sort(axes)
+  for _, axis in ipairs(axes) do
     x = x:unsqueeze(axis)
   end
   return x

@@ -185,7 +185,7 @@ local function dft(n, x, axis, what)
   operands.floating(n, 1)
   n:check(x:dim() >= 2, "input 'input' has the shape %s. Allowed: 2 dimensions or more",
     operands.shown(x))
-  axis = operands.axis(n, axis, x:dim(), what)
+  axis = n:axis(axis, x:dim(), what)
   n:check(axis < x:dim() - 1, "%s is %d, the dimension of real and imaginary parts", what, axis)
   local moved = x:transpose(axis, -2)
   local y = transform(n, moved, positive(n, 2), operands.flag(n, "inverse"),

@@ -42,7 +42,7 @@ describe("Concat and Split", function()
       { outputs = 2 })
     both.refuses("3 sizes of parts for 2 outputs", "Split", { x },
       { axis = 1, split = { 2, 2, 3 } }, { outputs = 2, version = 11 })
-    both.refuses("axis 3 is out of range for 3 dimensions", "Concat", { x, x }, { axis = 3 })
+    both.refuses("attribute 'axis' is 3. Allowed: -3 to 2", "Concat", { x, x }, { axis = 3 })
   end)
 end)
 

@@ -118,9 +118,9 @@ describe("shapes", function()
       { version = 11 })))
     assert.equal("3,1,2,1", shape_of(both("Unsqueeze", { y, ints({ -1, 1 }) }, {},
       { constants = at(2) })))
-    both.refuses("axis 1 is named twice", "Unsqueeze", { y }, { axes = { 1, -3 } },
-      { version = 11 })
-    both.refuses("axis 4 is out of range for 3 dimensions. Allowed: -3 to 2", "Unsqueeze", { y },
+    both.refuses("attribute 'axes' names dimension 1 twice", "Unsqueeze", { y },
+      { axes = { 1, -3 } }, { version = 11 })
+    both.refuses("attribute 'axes' is 4. Allowed: -3 to 2", "Unsqueeze", { y },
       { axes = { 4 } }, { version = 11 })
     for axis = -3, 3 do
       local first = 1
