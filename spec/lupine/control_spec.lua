@@ -417,6 +417,29 @@ describe("call", function()
       return y
     end
     assert.equal(12, lupine.compile(twice, { torch.ones(2) })(torch.ones(2) * 3)[1]:item())
+    local function sides(v)
+      local body = core.body(function(list) return { list[1] * 2 } end, { v })
+      return core.branch(v[0], body, { v }, body, { v + 1 })[1]
+    end
+    local run = lupine.compile(sides, { torch.ones(2) })
+    assert.equal(6, run(torch.ones(2) * 3)[1]:item())
+    assert.equal(2, run(torch.zeros(2))[1]:item())
+  end)
+
+  it("or a branch or loop has no body that is a loop's", function()
+    local x = torch.ones(2)
+    lupine.compile(function(v)
+      local body = core.body(function(list) return { list[1] * 2 } end, { v })
+      local other = core.body(function(list) return { list[1] } end, { v })
+      local y = core.loop(3, body, { v })
+      for _, use in ipairs({ function() return core.call(body, { v }) end,
+        function() return core.loop(2, body, { v }) end,
+        function() return core.branch(v[0], body, { v }, other, { v }) end,
+        function() return core.branch(v[0], other, { v }, body, { v }) end }) do
+        fails("ValueError", "the body is in use already", use)
+      end
+      return y[1]
+    end, { x })
   end)
 
   it("is its body", function()

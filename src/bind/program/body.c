@@ -5,7 +5,8 @@
  *   core.branch(condition, then, {…}, otherwise, {…}) -> {results}
  *   core.call(body, {inputs})                         -> {results}
  *
- * Each body is used once: its captured tensors are read where it is used. */
+ * Captured tensors are read where a body is used. Calls and branches may share
+ * one; a loop's is its own, since it gets outputs for the gradient. */
 #include <string.h>
 
 #include "src/bind/module.h"
@@ -16,6 +17,7 @@ typedef struct Body {
     LpTrace *tr; /* knows what was captured */
     LpGraph *g;
     int n_input;
+    bool looped;            /* a loop has it, and no other operator may */
     bool grad[LP_MAX_LIST]; /* per result: it requires a gradient */
 } Body;
 
@@ -104,6 +106,8 @@ static Body *add_operands(lua_State *L, Use *u, int body, int list)
     LpTensor **t = tensors(L, list, "inputs", &n);
     if (n != b->n_input)
         lp_raise(L, LP_E_VALUE, "a body of %d inputs, %d given", b->n_input, n);
+    if (b->looped)
+        lp_raise(L, LP_E_VALUE, "the body is in use already");
     for (int i = 0; i < n; i++)
         u->in[u->n++] = lp_arg_tensor(t[i]);
     for (size_t i = (size_t)n; i < lp_trace_n_vars(b->tr); i++)
@@ -160,6 +164,7 @@ static int control_loop(lua_State *L)
     if (b->g->refs > 1)
         return lp_raise(L, LP_E_VALUE, "loop: the body is in use already");
     luaL_argcheck(L, carried >= 0 && carried <= b->n_input, 4, "not so many");
+    b->looped = true;
     for (int i = 0; i < carried; i++) {
         LpVal v = b->g->input[i];
         b->grad[i] |= lp_requires_grad(u.in[i].t); /* without a round */
