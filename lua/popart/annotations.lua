@@ -3,18 +3,18 @@
 --- a tile's memory, the type of partial results.
 ---
 --- Source: PopART Python API, Builder and SessionOptions; its transforms of recomputation.
+local NAMES = require("lupine.onnx.annotation_names")
 local core = require("lupine.core")
 local enums = require("popart.enums")
 local errors = require("popart.errors")
 local multi_conv = require("lupine.multi_conv")
-local node_attributes = require("popart.node_attributes")
 local proto = require("lupine.onnx.proto")
 local splitting = require("popart.splitting")
 local tables = require("lupine.base.tables")
 
 local M = {}
 
-local NAMES, forms = node_attributes.NAMES, core.forms.internal
+local forms = core.forms.internal
 local Type = enums.RecomputeType
 
 -- ---- recomputation -------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 ---
 --- source: PopART, AiGraphcoreOpset1::multiconv
 local check = require("lupine.base.check")
-local ATTRIBUTES = require("popart.node_attributes").NAMES
+local ATTRIBUTES = require("lupine.onnx.annotation_names")
 local errors = require("popart.errors")
 local proto = require("lupine.onnx.proto")
 local signatures = require("lupine.base.signatures")

@@ -7,6 +7,8 @@
 ---     builder:virtualGraph(1, function() … end)
 ---
 --- Source: PopART Python API, Builder; PopART, names.hpp.
+local Builder = require("popart.builder.own").Builder
+local NAMES = require("lupine.onnx.annotation_names")
 local check = require("lupine.base.check")
 local dataflow = require("popart.dataflow")
 local enums = require("popart.enums")
@@ -16,19 +18,6 @@ local variable_settings = require("popart.variable_settings")
 
 local M = { methods = {} }
 local methods = M.methods
-
---- Names of attributes.
-M.NAMES = {
-  virtualGraph = "__ipu_number", pipelineStage = "__pipeline_stage",
-  executionPhase = "__execution_phase", recomputeOutput = "__recompute_output",
-  schedulePriority = "__schedule_priority",
-  partialsType = "__partials_type", availableMemory = "__available_memory",
-  dithering = "__enable_conv_dithering", excludePatterns = "__exclude_patterns",
-  inplaceNames = "__inplace_op_names", inplacePriorities = "__inplace_op_priorities",
-  serializeMode = "__serialize_matmul_mode", serializeFactor = "__serialize_matmul_factor",
-  keepPrecision = "__serialize_matmul_precision", outline = "__outline",
-}
-local NAMES = M.NAMES
 
 --- Keys of what the model's metadata say of a tensor: of inputs, of variables.
 M.METADATA = {
@@ -62,15 +51,9 @@ local function gives(node, set, n)
   return true
 end
 
--- A builder's method was called with a colon.
-local function check_builder(self, where)
-  errors.check(type(self) == "table" and rawget(self, "_model"), "TypeError",
-    "%s is a method of a popart.Builder: call it with a colon", where)
-end
-
 -- The node whose outputs these are, all of them.
 local function node_of(self, ids, where)
-  check_builder(self, where)
+  check.method(self, Builder, where)
   local list, set = names_of(ids, where), {}
   for _, id in ipairs(list) do
     set[id] = true
@@ -197,8 +180,8 @@ local function scoped(leave, fn, ...)
   return check.callable(fn, "the last argument")(...)
 end
 
-local function open(self, name, value, field, fn)
-  check_builder(self, "this")
+local function open(self, method, name, value, field, fn)
+  check.method(self, Builder, method)
   local list, entry = self._attributes, { name = name, value = value, field = field }
   table.insert(list, 1, entry) -- the last one opened is found first
   return scoped(function()
@@ -220,7 +203,7 @@ local function integer(method, least)
       set(node_of(self, first, method), name, value, "i")
       return nil
     end
-    return open(self, name, check.int(first == nil and 0 or first, method .. ": value",
+    return open(self, method, name, check.int(first == nil and 0 or first, method .. ": value",
       { min = least }), "i", second)
   end
   local Method = method:sub(1, 1):upper() .. method:sub(2)
@@ -267,7 +250,8 @@ function methods:recomputeOutput(first, second)
       type_of(second, "recomputeOutput: value"), "i")
     return nil
   end
-  return open(self, NAMES.recomputeOutput, type_of(first, "recomputeOutput: value"), "i", second)
+  return open(self, "recomputeOutput", NAMES.recomputeOutput,
+    type_of(first, "recomputeOutput: value"), "i", second)
 end
 
 --- The results of a node are computed again for the backward pass.
@@ -301,7 +285,7 @@ end
 ---@param name string
 ---@param fn? function that runs in the scope
 function methods:nameScope(name, fn)
-  check_builder(self, "nameScope")
+  check.method(self, Builder, "nameScope")
   local scopes = self._scopes
   table.insert(scopes, check.string(name, "nameScope: name"))
   return scoped(function()
@@ -318,7 +302,8 @@ function methods:getNameScope(name)
 end
 
 function methods:schedulePriority(value, fn)
-  return open(self, NAMES.schedulePriority, check.number(value, "schedulePriority: value"), "f", fn)
+  return open(self, "schedulePriority", NAMES.schedulePriority,
+    check.number(value, "schedulePriority: value"), "f", fn)
 end
 
 --- Classes of nodes that are compiled apart: keys and values of a scope.
@@ -330,7 +315,7 @@ function methods:outlineAttributes(attributes, fn)
     list[#list + 1] = ("%s:%s"):format(key, tostring(value))
   end
   table.sort(list)
-  return open(self, NAMES.outline, list, "strings", fn)
+  return open(self, "outlineAttributes", NAMES.outline, list, "strings", fn)
 end
 
 -- ---- settings of single nodes ----------------------------------------------------------

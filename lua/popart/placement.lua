@@ -3,13 +3,11 @@
 ---
 --- Source: PopART user guide, SessionOptions; its verification of virtual graphs,
 --- pipelines and execution phases.
+local NAMES = require("lupine.onnx.annotation_names")
 local errors = require("popart.errors")
-local node_attributes = require("popart.node_attributes")
 local option_rules = require("popart.option_rules")
 local proto = require("lupine.onnx.proto")
 local splitting = require("popart.splitting")
-
-local NAMES = node_attributes.NAMES
 
 local M = {}
 

@@ -1,5 +1,6 @@
 --- Writes the graph of a trace as an ONNX graph: what the functions of exported/
 --- that know an operator each are given.
+local NAMES = require("lupine.onnx.annotation_names")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local proto = require("lupine.onnx.proto")
@@ -156,9 +157,9 @@ end
 
 -- ---- nodes -----------------------------------------------------------------------
 
--- PopART's attributes of nodes that say where they run, and what an origin has.
-local PLACES = { { "__execution_phase", "phase" }, { "__ipu_number", "ipu" },
-  { "__pipeline_stage", "stage" } }
+-- Attributes of nodes that say where they run, and what an origin has.
+local PLACES = { { NAMES.executionPhase, "phase" }, { NAMES.virtualGraph, "ipu" },
+  { NAMES.pipelineStage, "stage" } }
 
 --- Adds a node of ONNX.
 ---@param op string "Relu", or "domain::Name"

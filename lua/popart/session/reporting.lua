@@ -1,18 +1,16 @@
 --- What the simulated system says of a session's program: reports, cycles, the graph.
 ---
 --- Source: PopART Python API, Session; PopART user guide, profiling.
+local NAMES = require("lupine.onnx.annotation_names")
 local check = require("lupine.base.check")
 local core = require("lupine.core")
 local device_info = require("popart.device_info")
 local enums = require("popart.enums")
 local errors = require("popart.errors")
-local node_attributes = require("popart.node_attributes")
 local own = require("popart.session.own")
 local proto = require("lupine.onnx.proto")
 local settings = require("popart.session_settings")
 local tables = require("lupine.base.tables")
-
-local NAMES = node_attributes.NAMES
 
 local M = { methods = {} }
 local methods = M.methods

@@ -1,0 +1,88 @@
+--- What the parts of a Builder share: its class, the names and values of its tensors.
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
+local errors = require("popart.errors")
+local torch = require("torch")
+
+local M = {}
+
+---@class popart.Builder
+---@field aiOnnx popart.Opset operators of ONNX, of the version that is used first (10)
+---@field aiGraphcore popart.Opset
+M.Builder = class.new("Builder")
+
+local graphs = 0
+
+--- An empty model, with a name of its own.
+---@return table ModelProto
+function M.empty_model()
+  graphs = graphs + 1
+  return { ir_version = 4, producer_name = "lupine", opset_import = {}, metadata_props = {},
+    graph = { name = ("BuilderGraph_%d"):format(graphs - 1), node = {}, initializer = {},
+      input = {}, output = {}, value_info = {} } }
+end
+
+--- A tensor of that shape alone.
+---@param dtype torch.dtype
+---@param shape integer[]
+---@return torch.Tensor
+local function shape_of(dtype, shape)
+  return torch.empty({ table.unpack(shape) }, { dtype = dtype, device = "meta" })
+end
+
+M.shape_of = shape_of
+
+--- Makes a tensor's type, and values that shapes may depend on, known.
+---@param self popart.Builder
+---@param name string
+---@param t torch.Tensor
+function M.add_initializer(self, name, t)
+  self._initializers[name] = t
+  local known = not t:is_floating_point()
+  self._scope:set(name, known and t or shape_of(t.dtype, t.shape), known)
+  self._scope.given[name] = t
+end
+
+-- Whether a name is there: in this graph, one around it or one within.
+local function taken(self, id, within)
+  if within and self._names.own[id] or not within and self._names:has(id) then
+    return true
+  end
+  for _, child in ipairs(self._children) do
+    if taken(child, id, true) then
+      return true
+    end
+  end
+  return false
+end
+
+--- A new id: the scopes' names, the name, ":output", "/number" from the second of a name
+--- on.
+---@param self popart.Builder
+---@param name string
+---@param output? integer
+---@return string
+function M.next_id(self, name, output)
+  local parts = { table.unpack(self._scopes) }
+  parts[#parts + 1] = output and ("%s:%d"):format(name, output) or name
+  local base = table.concat(parts, "/")
+  local n = self._next[base] or 0
+  local id = n == 0 and base or ("%s/%d"):format(base, n)
+  while taken(self, id) do
+    n = n + 1
+    id = ("%s/%d"):format(base, n)
+  end
+  self._next[base] = n + 1
+  return id
+end
+
+--- Raises unless it is a text.
+--- error: TypeError
+---@param name any
+---@param what string in messages
+function M.check_text(name, what)
+  errors.check(type(name) == "string", "TypeError", "%s: expected a text, got %s", what,
+    check.describe(name))
+end
+
+return M
