@@ -283,6 +283,8 @@ local function idle_attribute(plan, attribute, repeated)
   elseif attribute.name == NAMES.recomputeOutput and KEEPS[attribute.i] and repeated then
     return { "Builder:recomputeOutput in the body of " .. repeated, "nothing in it is kept: its "
       .. "gradient computes it again from what it began with" }
+  elseif attribute.name == NAMES.dithering and attribute.i == 0 then
+    return nil -- as it is without
   end
   return IDLE[attribute.name]
 end

@@ -345,9 +345,13 @@ function methods:setAvailableMemoryProportion(ids, proportion)
   set(node_of(self, ids, "setAvailableMemoryProportion"), NAMES.availableMemory, p, "f")
 end
 
+--- Shifts where a convolution begins on the tiles; without effect here, as the report says.
+---@param id string
+---@param on boolean|integer? 0 is false; nil: true
 function methods:setEnableConvDithering(id, on)
-  set(node_of(self, id, "setEnableConvDithering"), NAMES.dithering,
-    (on == true or on == 1) and 1 or 0, "i")
+  local value = on == nil or on == 1 or on ~= 0
+    and check.bool(on, "setEnableConvDithering: enableConvDithering")
+  set(node_of(self, id, "setEnableConvDithering"), NAMES.dithering, value and 1 or 0, "i")
 end
 
 function methods:excludePatterns(id, patternNames)

@@ -181,6 +181,14 @@ describe("popart.logging in the environment", function()
     os.remove(dest)
   end)
 
+  it("shows spdlog's letter of each level", function()
+    assert.equal("T D I W E C ", run("POPART_LOG_LEVEL=TRACE POPART_LOG_FORMAT='%L'", [[
+      local l = require("popart.logging")
+      for _, level in ipairs({ "trace", "debug", "info", "warn", "err", "critical" }) do
+        l[level]("ir", "")
+      end]]):gsub("\n", " "), nil)
+  end)
+
   it("names the variable that is wrong", function()
     assert.matches("POPART_LOG_LEVEL: setLevel", run("POPART_LOG_LEVEL=loud", LINES))
     assert.matches("POPART_LOG_CONFIG: ir: ", run("POPART_LOG_CONFIG={\\\"ir\\\":1}", LINES))

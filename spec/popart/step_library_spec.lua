@@ -1,5 +1,6 @@
 -- Inputs and anchors by libraries written for lupine/step_io.h.
 local custom_ops = require("spec.support.custom_ops")
+local core = require("lupine.core")
 local helper = require("spec.popart.helper")
 local popart = require("popart")
 local program = require("spec.support.program")
@@ -94,6 +95,22 @@ describe("popart.StepIO", function()
       end)
     end)
   end
+
+  it("takes what lies row by row", function()
+    with({}, function(library)
+      local io <const> = core.step_io(library, notes)
+      local t = torch.arange(6):reshape({ 2, 3 }):float()
+      io:write("y", t)
+      local noted = "out y 2 6 0 0\nout_complete y 2 6 0 0\n"
+      assert.equal(noted, read(notes))
+      for _, view in ipairs({ t:t(), t:narrow(1, 0, 2), t:expand({ 2, 2, 3 }) }) do
+        local ok, e = pcall(io.write, io, "y", view)
+        assert.is_false(ok)
+        assert.matches("expected a contiguous tensor", tostring(e))
+      end
+      assert.equal(noted, read(notes))
+    end)
+  end)
 
   it("refuses what is no library", function()
     helper.refuses("FileNotFoundError", "popart%.StepIO: nowhere%.so", popart.StepIO, "nowhere.so")

@@ -1,6 +1,8 @@
 -- Weights that differ between groups of replicas.
 local enums = require("popart.enums")
 local helper = require("spec.helper")
+local popart = require("popart")
+local torch = require("torch")
 local variable_settings = require("popart.variable_settings")
 
 local Settings, CommGroup = variable_settings.VariableSettings, variable_settings.CommGroup
@@ -48,6 +50,19 @@ describe("popart.VariableSettings", function()
       .. "%(3%) of Tensor: \"w\"", Settings(2, 2).shapeOnReplica, Settings(2, 2), { 3, 5 }, 4, "w")
   end)
 
+  it("shows a builder what a replica has, the first group's where shapes depend on it", function()
+    local b = popart.Builder()
+    b:embedReplicationFactor(4)
+    local groups = Settings(CommGroup(Type.Consecutive, 2))
+    local w = b:addInitializedInputTensor(torch.zeros(2, 6), groups)
+    local shape = b:addInitializedInputTensor(torch.tensor({ { 2, 3 }, { 3, 2 } }), groups)
+    assert.same({ 6 }, b:getTensorShape(w))
+    assert.same({ 2, 3 }, b:getTensorShape(b.aiOnnx:reshape({ w, shape })))
+    assert.same({ 6 }, b:getTensorShape(b:addInitializedInputTensor(torch.zeros(6), Settings())))
+    refuses("popart_internal_exception", "mismatch", b.addInitializedInputTensor, b,
+      torch.zeros(3, 6), groups)
+  end)
+
   it("is made in every way that PopART has", function()
     assert.equal(Mode.OnePerGroup, Settings():getRetrievalMode())
     assert.equal(Mode.AllReplicas, Settings(Mode.AllReplicas):getRetrievalMode())
@@ -85,6 +100,18 @@ describe("popart.VariableSettings", function()
         end
       end
     end
+    local pairs_of = Grouping(12, 2, 3)
+    -- groups {0, 2, 4}, {1, 3, 5}, {6, 8, 10}, {7, 9, 11}
+    assert.same({ 0, 1, 6, 7 }, { pairs_of:getReplicaAt(0), pairs_of:getReplicaAt(1),
+      pairs_of:getReplicaAt(2), pairs_of:getReplicaAt(3) })
+    assert.same({ 7, 9, 11 }, pairs_of:getReplicasAt(3))
+    assert.equal(Grouping(4, 1, 1), Grouping(4, 2, 1)) -- alone, whatever the stride
+    for _, wrong in ipairs({ { "group", 4 }, { "group", -1 }, { "index", 0, 3 },
+      { "index", 0, -1 } }) do
+      refuses("ValueError", "getReplicaAt: " .. wrong[1], pairs_of.getReplicaAt, pairs_of, wrong[2],
+        wrong[3])
+    end
+    refuses("ValueError", "getGroupAt: replica", pairs_of.getGroupAt, pairs_of, 12)
     assert.equal("ReplicaGrouping(numReplicas=8, stride=1, groupSize=8)", tostring(Grouping(8)))
   end)
 end)

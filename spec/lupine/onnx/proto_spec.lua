@@ -35,6 +35,70 @@ describe("a message", function()
     assert.is_nil(next(core.onnx_decode("\xf8\x07\x01", "TensorProto").dims))
   end)
 
+  it("has numbers of 64 bits, in ten bytes at most", function()
+    local function dims(...)
+      return core.onnx_decode("\x08" .. string.char(...), "TensorProto").dims
+    end
+    local function sevens(n, last)
+      return table.unpack(setmetatable({}, { __index = function(_, i)
+        return i <= n and 0xff or last
+      end }), 1, n + 1)
+    end
+    assert.same({ -1 }, dims(sevens(9, 1)))
+    assert.same({ math.maxinteger }, dims(sevens(8, 0x7f)))
+    -- number k is 2^(7k); the first zeros count as well
+    for k = 0, 8 do
+      local bytes = {}
+      for i = 1, k do
+        bytes[i] = 0x80
+      end
+      bytes[k + 1] = 1
+      assert.same({ 1 << 7 * k }, dims(table.unpack(bytes)))
+    end
+    refuses("ValueError", "TensorProto, byte 11: expected a number", dims, sevens(10, 1))
+    refuses("ValueError", "expected a number", dims, 0xff)
+  end)
+
+  it("has lengths of such numbers", function()
+    local function named(n)
+      local length = string.char(0x80 | n & 127, n >> 7)
+      return core.onnx_decode("\x42" .. length .. ("x"):rep(n), "TensorProto").name
+    end
+    for _, n in ipairs({ 0, 127, 128, 300, 16383 }) do
+      assert.equal(n, #named(n))
+    end
+    -- 2^32 + 1 is not 1, nor 2^63 nothing
+    for _, length in ipairs({ "\x81\x80\x80\x80\x10", ("\x80"):rep(9) .. "\x01" }) do
+      refuses("ValueError", "a field ends behind the end", core.onnx_decode,
+        "\x42" .. length .. "x", "TensorProto")
+    end
+  end)
+
+  it("has keys of 32 bits that name a field", function()
+    for _, key in ipairs({ "\x00\x00", "\x05", "\x88\x80\x80\x80\x10\x05", "\x80" }) do
+      refuses("ValueError", "expected a field's key", core.onnx_decode, key, "TensorProto")
+    end
+    -- the last field that there can be, 2^29 - 1, is none of the class
+    assert.same({ 5 }, core.onnx_decode("\xf8\xff\xff\xff\x0f\x01\x08\x05", "TensorProto").dims)
+  end)
+
+  it("has others in it, a hundred deep", function()
+    local function nested(depth)
+      local g = {}
+      for _ = 1, depth - 1, 3 do -- a node, its attribute, that one's graph
+        g = { node = { { attribute = { { g = g } } } } }
+      end
+      return g
+    end
+    local bytes = core.onnx_encode(nested(100), "GraphProto")
+    assert.equal(bytes, core.onnx_encode(core.onnx_decode(bytes, "GraphProto"), "GraphProto"))
+    local deeper = { graph = nested(100) }
+    refuses("ValueError", "nested deeper than 100", core.onnx_encode, deeper, "ModelProto")
+    -- field 7 of a model is its graph
+    refuses("ValueError", "nested deeper than 100", core.onnx_decode,
+      "\x3a" .. string.char(0x80 | #bytes & 127, #bytes >> 7) .. bytes, "ModelProto")
+  end)
+
   it("may have messages in it, of one kind where there are several", function()
     local g = again({ node = { { op_type = "Relu", input = { "x" }, output = { "y" } } },
       input = { proto.info("x", torch.float32, { 2, "batch" }) } }, "GraphProto")

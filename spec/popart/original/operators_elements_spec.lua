@@ -129,6 +129,11 @@ describe("incrementmod_test", function()
         return (v + 1) % modulus
       end, "IncrementMod", { int({ 0, 1, 2, 5, 6 }) }, { increment = 1.0, modulus = modulus + 0.0 })
     end
+    for _, modulus in ipairs({ 0.0, -1.0 }) do
+      node.refuses("attribute 'modulus' must be positive, got " .. ("%g"):format(modulus),
+        "IncrementMod", { int({ 1 }) }, { increment = 1.0, modulus = modulus },
+        { domain = "ai.graphcore" })
+    end
   end)
 end)
 
