@@ -1,6 +1,7 @@
 --- What `make install` leaves runs without the source tree: from another folder,
 --- with an empty environment and, where namespaces allow it, with the tree
 --- hidden.
+local files = require("spec.support.files")
 local program = require("spec.support.program")
 
 local root, tree, training
@@ -35,7 +36,7 @@ print(package.searchpath("poptorch.executor", package.path))
 
 setup(function()
   root = program.shell("pwd -P"):match("[^\n]+")
-  tree = program.shell("mktemp -d"):match("[^\n]+")
+  tree = files.folder()
   training = tree .. "/training.lua"
   local out, err, code = program.shell(("env -u MAKEFLAGS -u MAKELEVEL make -o all install " ..
     "BUILD=%s DESTDIR=%s PREFIX=/usr"):format(program.build, tree))
@@ -46,7 +47,7 @@ setup(function()
 end)
 
 teardown(function()
-  os.execute("rm -rf " .. program.quote(tree))
+  files.remove(tree)
 end)
 
 -- The training under a command, the source tree out of reach.

@@ -6,11 +6,11 @@ describe("a target that calls make", function()
   local folder
 
   setup(function()
-    folder = program.shell("mktemp -d"):match("[^\n]+")
+    folder = files.folder()
   end)
 
   teardown(function()
-    program.shell("rm -r " .. program.quote(folder))
+    files.remove(folder)
   end)
 
   it("hands on its jobs: -j counts for both", function()
@@ -28,7 +28,7 @@ end)
 
 describe("an object for libFuzzer", function()
   it("is compiled again when one of its headers changes", function()
-    local folder = program.shell("mktemp -d"):match("[^\n]+")
+    local folder = files.folder()
     local header = folder .. "/changed.h"
     files.write(header, "")
     for _, source in ipairs({ "src/io/lock", "spec/fuzz/harness/lua", "spec/fuzz/csv" }) do
@@ -40,6 +40,6 @@ describe("an object for libFuzzer", function()
       assert.not_matches("CLANG", (program.shell(make:format(""))), 1, true)
       assert.matches("CLANG", (program.shell(make:format("-W " .. header))), 1, true)
     end
-    program.shell("rm -r " .. program.quote(folder))
+    files.remove(folder)
   end)
 end)

@@ -11,12 +11,11 @@ local torch = require("torch")
 local folder
 
 setup(function()
-  folder = os.tmpname()
-  os.remove(folder)
+  folder = files.unused()
   core.make_folder(folder)
 end)
 teardown(function()
-  os.execute("rm -r " .. folder)
+  files.remove(folder)
 end)
 
 describe("XXH3", function()

@@ -1,4 +1,5 @@
 -- Files as such: what is left when writing or reading fails, permissions, links.
+local files = require("spec.support.files")
 local core = require("lupine.core")
 local csv = require("lupine.csv")
 local helper = require("spec.helper")
@@ -10,10 +11,10 @@ local torch = require("torch")
 local folder
 
 setup(function()
-  folder = program.shell("mktemp -d"):gsub("\n", "")
+  folder = files.folder()
 end)
 teardown(function()
-  program.shell("rm -rf " .. folder)
+  files.remove(folder)
 end)
 before_each(function()
   program.shell(("rm -rf %s/*"):format(folder))

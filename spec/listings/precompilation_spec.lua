@@ -1,5 +1,6 @@
 --- The user guide's listings of precompilation, ported line by line. Losses and
 --- predictions tell which weights a loaded model has.
+local files = require("spec.support.files")
 local helper = require("spec.helper")
 local poptorch = require("poptorch")
 local torch = require("torch")
@@ -25,13 +26,11 @@ local close = torch.testing.assert_close
 local folder
 
 setup(function()
-  folder = os.tmpname()
-  os.remove(folder)
-  os.execute("mkdir " .. folder)
+  folder = files.folder()
 end)
 
 teardown(function()
-  os.execute("rm -rf " .. folder)
+  files.remove(folder)
 end)
 
 local function file(name)

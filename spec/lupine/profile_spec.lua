@@ -1,3 +1,4 @@
+local files = require("spec.support.files")
 local core = require("lupine.core")
 local lupine = require("lupine")
 local program = require("spec.support.program")
@@ -13,7 +14,7 @@ local function in_folder(script, command)
   local host = program.host:sub(1, 1) == "/" and program.host or "$PWD/" .. program.host
   local out, err, code = program.shell(("host=%s; mkdir %s && cd %s && %s; code=$?; ls >&2; "
     .. "exit $code"):format(host, folder, folder, command:gsub("SCRIPT", path)))
-  os.execute("rm -r " .. folder)
+  files.remove(folder)
   os.remove(path)
   return out, err, code, path
 end

@@ -1,3 +1,4 @@
+local files = require("spec.support.files")
 local program = require("spec.support.program")
 
 -- What the loop prints for lines from a pipe.
@@ -109,9 +110,7 @@ describe("the read-eval-print loop on a terminal", function()
   local home, env, session_
 
   before_each(function()
-    home = os.tmpname()
-    os.remove(home)
-    os.execute("mkdir -p " .. home)
+    home = files.folder()
     env = ("HOME=%s XDG_STATE_HOME=%s/state"):format(home, home)
   end)
 
@@ -120,7 +119,7 @@ describe("the read-eval-print loop on a terminal", function()
       session_:close()
       session_ = nil
     end
-    os.execute("rm -rf " .. home)
+    files.remove(home)
   end)
 
   local function open()

@@ -12,11 +12,10 @@ local torch = require("torch")
 local folder, lines
 
 before_each(function()
-  folder, lines = os.tmpname(), {}
-  os.remove(folder)
+  folder, lines = files.unused(), {}
 end)
 after_each(function()
-  os.execute("rm -rf " .. folder)
+  files.remove(folder)
 end)
 
 local function of_folder()

@@ -1,5 +1,6 @@
 -- Transforms of images: values by their definitions; random ones by what they
 -- may give.
+local files = require("spec.support.files")
 local T = require("lupine.transforms")
 local datasets = require("lupine.datasets")
 local helper = require("spec.helper")
@@ -197,8 +198,7 @@ describe("ImageFolder", function()
   local root
 
   setup(function()
-    root = os.tmpname()
-    os.remove(root)
+    root = files.unused()
     os.execute(("mkdir -p %s/cat/more %s/ant"):format(root, root))
     images.write_png(torch.full({ 1, 2, 2 }, 10, { dtype = torch.uint8 }), root .. "/cat/b.png")
     images.write_png(torch.full({ 3, 2, 2 }, 20, { dtype = torch.uint8 }),
@@ -208,7 +208,7 @@ describe("ImageFolder", function()
       root))
   end)
   teardown(function()
-    os.execute("rm -r " .. root)
+    files.remove(root)
   end)
 
   it("gives images of classes by the names of their folders", function()

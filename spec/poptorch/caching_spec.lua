@@ -13,11 +13,10 @@ local torch = require("torch")
 local folder
 
 before_each(function()
-  folder = os.tmpname()
-  os.remove(folder)
+  folder = files.unused()
 end)
 after_each(function()
-  os.execute("rm -rf " .. folder)
+  files.remove(folder)
 end)
 
 local Times = nn.Module:extend("Times")
@@ -81,7 +80,7 @@ describe("executable caching", function()
       local other = folder .. ".other"
       compile(poptorch.Options():enableExecutableCaching(other))
       assert.is_true(core.is_folder(other))
-      os.execute("rm -r " .. other)
+      files.remove(other)
       local lines = logged(function()
         compile(poptorch.Options():enableExecutableCaching(nil))
       end)

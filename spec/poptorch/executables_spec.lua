@@ -12,13 +12,12 @@ local torch = require("torch")
 local folder, path
 
 before_each(function()
-  folder = os.tmpname()
-  os.remove(folder)
+  folder = files.unused()
   core.make_folder(folder)
   path = folder .. "/a.poptorch"
 end)
 after_each(function()
-  os.execute("rm -r " .. folder)
+  files.remove(folder)
 end)
 
 local traced = 0

@@ -1,4 +1,5 @@
 -- Listings 4.27 to 4.35 of the user guide, one after another, as the pages have them.
+local files = require("spec.support.files")
 local core = require("lupine.core")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
@@ -23,8 +24,7 @@ local folder, filename, open
 local input, target = torch.randn(10), torch.randn(10)
 
 before_each(function()
-  folder, open = os.tmpname(), {}
-  os.remove(folder)
+  folder, open = files.unused(), {}
   core.make_folder(folder)
   filename = folder .. "/model.poptorch"
 end)
@@ -32,7 +32,7 @@ after_each(function()
   for _, executor in ipairs(open) do
     executor:destroy()
   end
-  os.execute("rm -r " .. folder)
+  files.remove(folder)
 end)
 
 local function kept(executor)

@@ -1,5 +1,6 @@
 --- No option is ignored in silence: what is set is read by something, refused,
 --- or noted in the report.
+local files = require("spec.support.files")
 local errors = require("lupine.base.errors")
 local given = require("spec.support.option_values")
 local Group = require("poptorch.options.group")
@@ -280,7 +281,7 @@ describe("an option that is set", function()
   after_each(function()
     require("lupine.core").host.log_level(level)
     require("poptorch.logging").use_file(nil)
-    os.execute("rm -rf " .. given.folder)
+    files.remove(given.folder)
   end)
 
   for _, training in ipairs({ true, false }) do

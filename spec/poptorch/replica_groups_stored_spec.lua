@@ -1,5 +1,6 @@
 --- What is kept of weights that differ between groups of replicas: states of
 --- optimizers, state dicts, executables in files and in a cache.
+local files = require("spec.support.files")
 local near = require("spec.helper").near
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
@@ -114,8 +115,7 @@ describe("executables with weights in replica groups", function()
   end)
 
   it("come from the cache", function()
-    local folder = os.tmpname()
-    os.remove(folder)
+    local folder = files.unused()
     local losses, kinds = {}, {}
     for i, size in ipairs({ 2, 2, 1 }) do
       local net

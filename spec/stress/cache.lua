@@ -79,8 +79,7 @@ local function command(folder, seconds, i)
 end
 
 local function main(seconds, processes)
-  local folder = os.tmpname()
-  os.remove(folder)
+  local folder = files.unused()
   core.make_folder(folder)
   local lines = {}
   for i = 1, processes do

@@ -1,5 +1,6 @@
 -- Compiles libraries of custom operators into a temporary folder and loads
 -- them. One that is loaded stays so for the whole process, whatever spec asked.
+local files = require("spec.support.files")
 local core = require("lupine.core")
 local program = require("spec.support.program")
 local torch = require("torch")
@@ -11,7 +12,7 @@ M.flags = "-std=c99 -pedantic -Wall -Wextra -Werror -O1 -shared -fPIC -I include
 --- Compiles a C file; returns the library and its folder, which the caller
 --- removes. `more`: further options of the compiler.
 function M.compile(source, more)
-  local folder = program.shell("mktemp -d"):match("[^\n]+")
+  local folder = files.folder()
   local name = source:match("([^/]+)%.c$")
   local library = ("%s/lib%s.so"):format(folder, name)
   local out, err, code = program.shell(("cc %s %s -o %s %s"):format(M.flags, more or "", library,
@@ -21,7 +22,7 @@ function M.compile(source, more)
 end
 
 function M.remove(folder)
-  os.execute("rm -rf " .. program.quote(folder))
+  files.remove(folder)
 end
 
 --- Loads the library of examples/custom_op/NAME.c or, of this folder,

@@ -1,4 +1,4 @@
---- Whole files of bytes.
+--- Whole files of bytes, and folders of a spec's own.
 local M = {}
 
 ---@param path string
@@ -16,6 +16,29 @@ function M.read(path)
   local bytes = f:read("a")
   f:close()
   return bytes
+end
+
+--- A path that nothing has.
+---@return string
+function M.unused()
+  local path = os.tmpname()
+  os.remove(path)
+  return path
+end
+
+--- A new folder, which the caller removes.
+---@return string
+function M.folder()
+  local p = assert(io.popen("mktemp -d"))
+  local path = p:read("l")
+  p:close()
+  return path
+end
+
+--- Removes a file or a folder with all that is in it, if it is there.
+---@param path string
+function M.remove(path)
+  os.execute("rm -rf '" .. path:gsub("'", "'\\''") .. "'")
 end
 
 return M

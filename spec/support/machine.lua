@@ -1,4 +1,5 @@
 --- A simulated machine of a spec's own: LUPINE_DEVICES names a new folder.
+local files = require("spec.support.files")
 local M = {}
 
 local getenv, folder = os.getenv, nil
@@ -28,7 +29,7 @@ end
 function M.finish()
   collectgarbage()
   os.getenv = getenv -- luacheck: ignore 122
-  os.execute("rm -rf " .. folder)
+  files.remove(folder)
 end
 
 return M

@@ -2,6 +2,7 @@
 --- batching and of summed results, and the distributed training example, ported
 --- line by line: pictures are smaller and fewer, times are not looked at but
 --- for being there.
+local files = require("spec.support.files")
 local ClassificationModel = require("spec.support.classifier")
 local Pictures = require("spec.support.pictures")
 local lupine = require("lupine")
@@ -21,12 +22,11 @@ describe("efficient data loading", function()
     local features = torch.randn({ 1000, 1, 20, 20 })
     local labels = torch.empty({ 1000 }, { dtype = torch.long }):random_(10)
     dataset = torch.utils.data.TensorDataset(features, labels)
-    folder = os.tmpname()
-    os.remove(folder)
+    folder = files.unused()
   end)
 
   teardown(function()
-    os.execute("rm -rf " .. folder)
+    files.remove(folder)
   end)
 
   local function loader(opts, more)

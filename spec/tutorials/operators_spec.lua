@@ -1,6 +1,7 @@
 --- PopTorch's feature examples, tutorials and pages about operators and
 --- tensors, ported line by line: octave convolutions and multi-convolutions, a
 --- custom operator in a CNN, the available memory, observing tensors, debugging.
+local files = require("spec.support.files")
 local Pictures = require("spec.support.pictures")
 local custom_ops = require("spec.support.custom_ops")
 local lupine = require("lupine")
@@ -203,8 +204,7 @@ describe("octave convolutions", function()
 
   it("one run with synthetic data is profiled", function()
     local model = ClassificationModel("multi-octave")
-    local folder = os.tmpname()
-    os.remove(folder)
+    local folder = files.unused()
     local opts = poptorch.Options():deviceIterations(3)
     opts:enableProfiling(folder)
     opts:enableSyntheticData(true)
@@ -217,7 +217,7 @@ describe("octave convolutions", function()
     local f = assert(io.open(folder .. "/training/profile.json"))
     assert.is_true(#f:read("a") > 1000)
     f:close()
-    os.execute("rm -rf " .. folder)
+    files.remove(folder)
   end)
 
   it("is trained through an asynchronous accessor and tested", function()

@@ -2,6 +2,7 @@
 --- line: fine-tuning BERT over a pipeline, its inference application, the vision
 --- transformer, the character LSTM. Small models with seeded weights stand for
 --- those that the originals download, seeded tokens for their texts.
+local files = require("spec.support.files")
 local Pictures = require("spec.support.pictures")
 local poptorch = require("poptorch")
 local torch = require("torch")
@@ -255,8 +256,7 @@ describe("fine-tuning BERT", function()
 
   it("trains in halves on four IPUs and two replicas, then validates", function()
     torch.manual_seed(1)
-    local cache = os.tmpname()
-    os.remove(cache)
+    local cache = files.unused()
     local model = Pipelined(CONFIG)
     model:parallelize({ layers_per_ipu = { 1, 1, 1, 1 } }):half():train()
     local micro_batch_size, replication_factor, device_iterations = 2, 2, 1
@@ -334,7 +334,7 @@ describe("fine-tuning BERT", function()
     local all = torch.utils.data.default_collate({ table.unpack(Questions(40).samples) })
     local native = cpu(inputs(all, 3))
     close(starts["0:40"], native, { rtol = 0.05, atol = 0.05 })
-    os.execute("rm -rf " .. cache)
+    files.remove(cache)
   end)
 end)
 

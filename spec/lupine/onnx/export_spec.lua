@@ -1,12 +1,12 @@
 -- Modules and functions as ONNX models: what they are read again as computes the
 -- same results and gradients.
+local files = require("spec.support.files")
 local control = require("lupine.control")
 local helper = require("spec.helper")
 local layers = require("spec.lupine.onnx.layers")
 local networks = require("spec.bench.networks")
 local onnx = require("lupine.onnx")
 local poptorch = require("poptorch")
-local program = require("spec.support.program")
 local proto = require("lupine.onnx.proto")
 local torch = require("torch")
 local nn = torch.nn
@@ -221,12 +221,12 @@ describe("an exported module", function()
   end)
 
   it("is a file, with its data beside it", function()
-    local folder = program.shell("mktemp -d"):gsub("\n", "")
+    local folder = files.folder()
     local m, x = nn.Linear(64, 64):eval(), torch.randn({ 2, 64 })
     onnx.export(m, { x }, folder .. "/m.onnx", { external = "m.bin" })
     assert.equal(64 * 64 * 4, #io.open(folder .. "/m.bin", "rb"):read("a"))
     assert.is_true(torch.equal(m(x), onnx.load(folder .. "/m.onnx")(x)))
-    program.shell("rm -rf " .. folder)
+    files.remove(folder)
   end)
 end)
 

@@ -12,10 +12,10 @@ local folder
 local refuses = helper.refuses
 
 setup(function()
-  folder = program.shell("mktemp -d"):gsub("\n", "")
+  folder = files.folder()
 end)
 teardown(function()
-  program.shell("rm -rf " .. folder)
+  files.remove(folder)
 end)
 
 local function sh(command)

@@ -1,5 +1,6 @@
 -- What else a session has: streams of several kinds, the graph as JSON, files of weights,
 -- custom operators, and wrong use of all of it.
+local files = require("spec.support.files")
 local core = require("lupine.core")
 local custom_ops = require("spec.support.custom_ops")
 local helper = require("spec.popart.helper")
@@ -241,8 +242,7 @@ end)
 
 describe("weights in a file of their own", function()
   it("have it named, and may be in another from now on", function()
-    local folder = os.tmpname()
-    os.remove(folder)
+    local folder = files.unused()
     core.make_folder(folder)
     local b, ids = helper.layers(2, 3)
     local from, to = folder .. "/weights.bin", folder .. "/moved.bin"
@@ -280,7 +280,7 @@ describe("weights in a file of their own", function()
     s:modelToHost(folder .. "/next.onnx")
     assert.is_true(torch.equal(trained, weight(path)))
     assert.is_false(torch.equal(trained, weight(folder .. "/next.onnx")))
-    os.execute("rm -r " .. folder)
+    files.remove(folder)
   end)
 
   it("keep their places in it, which the model that was read and others may share", function()

@@ -1,5 +1,6 @@
 -- Sessions on devices of the machine: who has them, several sessions on one, faults and
 -- recovery, programs that do not fit, files of reports, the cache of engines.
+local files = require("spec.support.files")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local faults = require("lupine.faults")
@@ -17,14 +18,13 @@ local folder
 before_each(function()
   machine.begin()
   faults.clear()
-  folder = os.tmpname()
-  os.remove(folder)
+  folder = files.unused()
   core.make_folder(folder)
 end)
 after_each(function()
   faults.clear()
   machine.finish()
-  os.execute("rm -r " .. folder)
+  files.remove(folder)
 end)
 
 local function trainer(device, given)

@@ -1,6 +1,7 @@
 -- PopART's tests of GraphTransformer: float_to_half_conversion_test, type_casting_test,
 -- builder_test, remove_unused_input and prepare_nodes_for_training, and the first part of
 -- external_tensorproto_data_test.
+local files = require("spec.support.files")
 local helper = require("spec.popart.helper")
 local popart = require("popart")
 local proto = require("lupine.onnx.proto")
@@ -247,12 +248,10 @@ describe("external_tensorproto_data_test", function()
   local folder
 
   before_each(function()
-    folder = os.tmpname()
-    os.remove(folder)
-    os.execute("mkdir " .. folder)
+    folder = files.folder()
   end)
   after_each(function()
-    os.execute("rm -rf " .. folder)
+    files.remove(folder)
   end)
 
   it("test_save_tensors_externally", function()
@@ -262,7 +261,7 @@ describe("external_tensorproto_data_test", function()
     for i, saver in ipairs({ popart.GraphTransformer(b:getModelProto()), b }) do
       local path = ("%s/%d.onnx"):format(folder, i)
       saver:saveInitializersExternally({ x, y }, path)
-      assert.equal(string.pack("<fi2i2", 1, 7, 4), require("spec.support.files").read(path))
+      assert.equal(string.pack("<fi2i2", 1, 7, 4), files.read(path))
     end
   end)
 

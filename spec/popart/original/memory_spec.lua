@@ -1,5 +1,6 @@
 -- Ports of the original's tests of tensors' locations, phases, saved executables and data
 -- in files of their own, a test each under its own name.
+local files = require("spec.support.files")
 local core = require("lupine.core")
 local helper = require("spec.popart.helper")
 local machine = require("spec.support.machine")
@@ -144,13 +145,12 @@ describe("saved_executable", function()
 
   before_each(function()
     machine.begin()
-    folder = os.tmpname()
-    os.remove(folder)
+    folder = files.unused()
     core.make_folder(folder)
   end)
   after_each(function()
     machine.finish()
-    os.execute("rm -r " .. folder)
+    files.remove(folder)
   end)
 
   local function session(device, options)

@@ -1,5 +1,6 @@
 -- Ports of the original's tests of sessions, a test each under its own name: the calls in
 -- order, weights and files, reports, cycles, random numbers, types of inputs.
+local files = require("spec.support.files")
 local core = require("lupine.core")
 local helper = require("spec.popart.helper")
 local popart = require("popart")
@@ -10,12 +11,11 @@ local SESSION_PREPARED = "Session must have been prepared before a report can be
 
 local folder
 before_each(function()
-  folder = os.tmpname()
-  os.remove(folder)
+  folder = files.unused()
   core.make_folder(folder)
 end)
 after_each(function()
-  os.execute("rm -r " .. folder)
+  files.remove(folder)
 end)
 
 local function close(a, b, tolerance)

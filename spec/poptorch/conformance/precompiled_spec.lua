@@ -1,4 +1,5 @@
 --- PopTorch's rules of executables in files and of their cache, a numbered case each.
+local files = require("spec.support.files")
 local core = require("lupine.core")
 local helper = require("spec.helper")
 local nn = require("torch.nn")
@@ -11,12 +12,11 @@ local near, raises = helper.near, helper.raises
 local folder
 
 before_each(function()
-  folder = os.tmpname()
-  os.remove(folder)
+  folder = files.unused()
   core.make_folder(folder)
 end)
 after_each(function()
-  os.execute("rm -r " .. folder)
+  files.remove(folder)
 end)
 
 local Net = nn.Module:extend("Net")

@@ -1,5 +1,6 @@
 -- How an AsynchronousDataAccessor ends: errors and deaths reach the consumer,
 -- and no process and no memory is left, however it ends.
+local files = require("spec.support.files")
 local helper = require("spec.helper")
 local Numbers = require("spec.support.datasets").Numbers
 local poptorch = require("poptorch")
@@ -326,8 +327,7 @@ end)
 -- The process reads sample 1 when the file is there, which the script makes after
 -- Ctrl-C has ended its first loop.
 it("a loop that Ctrl-C has ended may be followed by another", function()
-  local flag = os.tmpname()
-  os.remove(flag)
+  local flag = files.unused()
   local out, err, code = program.interrupted(([[
     local torch, poptorch = require("torch"), require("poptorch")
     local Slow = torch.utils.data.Dataset:extend("Slow")

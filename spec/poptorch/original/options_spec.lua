@@ -2,6 +2,7 @@
 --- test_export_proto_file (an ONNX file of PopART) and what logs of PopART show.
 describe("options_test", function()
   local core = require("lupine.core")
+  local files = require("spec.support.files")
   local helper = require("spec.poptorch.helper")
   local poptorch = require("poptorch")
   local torch = require("torch")
@@ -44,12 +45,11 @@ describe("options_test", function()
 
   local folder
   before_each(function()
-    folder = os.tmpname()
-    os.remove(folder)
+    folder = files.unused()
   end)
   after_each(function()
     require("poptorch.logging").use_file(nil)
-    os.execute("rm -rf " .. folder)
+    files.remove(folder)
   end)
 
   it("test_set_options", function()
@@ -349,8 +349,8 @@ describe("options_test", function()
         opts:modelName(name)
       end
       poptorch.inferenceModel(nn.Linear(100, 100), opts)(torch.randn(100, 100))
-      local _, files = core.list_folder(folder .. "/" .. name)
-      contains(table.concat(files, " "), "profile.json")
+      local _, names = core.list_folder(folder .. "/" .. name)
+      contains(table.concat(names, " "), "profile.json")
     end
   end)
 

@@ -1,5 +1,6 @@
 -- The original's precompilation_test.py. Not there: test_pva_annotations, which
 -- reads a profile by a library of the original's.
+local files = require("spec.support.files")
 local core = require("lupine.core")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
@@ -23,12 +24,11 @@ end
 local folder
 
 before_each(function()
-  folder = os.tmpname()
-  os.remove(folder)
+  folder = files.unused()
   core.make_folder(folder)
 end)
 after_each(function()
-  os.execute("rm -r " .. folder)
+  files.remove(folder)
 end)
 
 local function file(name)
