@@ -17,7 +17,8 @@ local layers = {
 -- The same for the modules of Lua, which require their own layer and lower
 -- ones, at the top of a file and inside functions alike: helpers, torch, what
 -- both front ends and scripts use, PopART's options, poptorch, its options for
--- several processes, and the read-eval-print loop, which explains them all.
+-- several processes, what trains and keeps runs, and the read-eval-print loop, which
+-- explains them all.
 -- What prints values is one of the helpers, and public.
 local lua_layers = {
   { "lupine.core", "lupine.base.", "lupine.show" },
@@ -26,6 +27,7 @@ local lua_layers = {
   { "popart" },
   { "poptorch" },
   { "popdist" },
+  { "lupine.trainer", "lupine.run", "lupine.commands" },
   { "lupine.repl", "lupine.describe", "lupine.annotations" },
 }
 local lua_headers = { ["lua.h"] = true, ["lauxlib.h"] = true, ["lualib.h"] = true,
@@ -271,9 +273,10 @@ local function each_require(line, fn)
   end
 end
 
--- Libraries of Lua's own.
+-- Libraries of Lua's own, and Debian's bindings.
 local STANDARD = { coroutine = true, debug = true, io = true, math = true, os = true,
-  package = true, string = true, table = true, utf8 = true }
+  package = true, string = true, table = true, utf8 = true,
+  yaml = true }
 
 local function check_requires(file)
   local own, n = file:match("^lua/(.*)%.lua$"):gsub("/init$", ""):gsub("/", "."), 0

@@ -159,6 +159,18 @@ local function placed(e, options, path, number, line)
   return e
 end
 
+--- Applies one line of such a file.
+--- error: ConfigFileError for a line that cannot be read; what the setter raises
+---@param options poptorch.Options
+---@param line string
+function M.line(options, line)
+  local tree, wrong = python.parse("options." .. line)
+  if not tree then
+    errors.raise("ConfigFileError", "SyntaxError: %s\n> %s", wrong, python.shortened(line))
+  end
+  eval(tree, { options = options, poptorch = poptorch, torch = torch })
+end
+
 --- Parses and applies a file. See Options.loadFromFile for what it raises.
 ---@param options poptorch.Options
 ---@param path string
