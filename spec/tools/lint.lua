@@ -23,7 +23,7 @@ local layers = {
 local lua_layers = {
   { "lupine.core", "lupine.base.", "lupine.show" },
   { "torch" },
-  { "lupine" },
+  { "lupine", "torchvision" },
   { "popart" },
   { "poptorch" },
   { "popdist" },

@@ -102,6 +102,9 @@ end
 local function take(self, l, prefix)
   run(self, "_load_pre_hooks", l.from, prefix, {}, l.strict, l.keys.missing_keys,
     l.keys.unexpected_keys, l.messages)
+  if self._renew then -- of a class whose keys were others once
+    self:_renew(l.from, prefix)
+  end
   local function entry(key)
     l.wanted[key] = true
     if l.from[key] == nil then

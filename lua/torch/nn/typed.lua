@@ -9,7 +9,8 @@ local SIZES = {}
 for name in ([[in_features out_features in1_features in2_features num_features num_channels
     in_channels out_channels num_embeddings embedding_dim embed_dim n_classes input_size
     hidden_size num_layers d_model dim_feedforward num_parameters num_encoder_layers
-    num_decoder_layers kdim vdim]]):gmatch("%S+") do
+    num_decoder_layers kdim vdim num_classes image_size patch_size hidden_dim
+    mlp_dim]]):gmatch("%S+") do
   SIZES[name] = true
 end
 
@@ -30,8 +31,10 @@ for name in ([[kernel_size stride padding dilation output_padding output_size ou
   LISTS[name] = true
 end
 
--- Text stands for a number ("same") or a function for a name.
-local ALSO = { padding = { string = true }, activation = { ["function"] = true, table = true } }
+-- Text stands for a number ("same"), or a function or class for a name.
+local NAMED = { ["function"] = true, table = true }
+local ALSO = { padding = { string = true }, activation = NAMED, scale_activation = NAMED,
+  norm_layer = NAMED, activation_layer = NAMED }
 
 local function is_numbers(value)
   if type(value) ~= "table" then

@@ -32,6 +32,14 @@ local function reset_running(self)
   end
 end
 
+-- Older files have statistics without a count of the batches.
+local function count_batches(self, from, prefix)
+  local key = prefix .. "num_batches_tracked"
+  if from[key] == nil and from[prefix .. "running_mean"] ~= nil then
+    from[key] = self.num_batches_tracked
+  end
+end
+
 local function reset_affine(self)
   if self.weight then
     init.ones_(self.weight)
@@ -93,6 +101,7 @@ for kind, dims in pairs(KINDS) do
         drop = { "bias" }, repr = repr, build = build_running, forward = forward,
       })
     M[name].reset_running_stats = reset_running
+    M[name]._renew = count_batches
     M[name].reset_parameters = function(self)
       reset_running(self)
       reset_affine(self)

@@ -1,0 +1,2 @@
+--- torchvision.datasets: those of lupine.
+return require("lupine.datasets")

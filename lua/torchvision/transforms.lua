@@ -1,0 +1,2 @@
+--- torchvision.transforms: those of lupine.
+return require("lupine.transforms")
