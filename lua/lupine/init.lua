@@ -15,7 +15,8 @@ end
 -- What loads when it is first named, for completion and misspelt names.
 local LAZY = {}
 for _, name in ipairs({ "compile", "control", "csv", "datasets", "devices", "faults", "images",
-  "numpy", "onnx", "profile", "progress", "report", "safetensors", "show", "transforms" }) do
+  "models", "numpy", "onnx", "profile", "progress", "report", "safetensors", "show", "tokenizers",
+  "transforms" }) do
   LAZY[name] = "lupine." .. name
 end
 
