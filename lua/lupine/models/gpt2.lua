@@ -138,20 +138,24 @@ function M.GPT2Model:init(c)
   start(self, c)
 end
 
--- Which of the keys a query sees: those up to itself that are no padding. nil: the plain
--- causal order, or all.
+-- Which of the keys a query sees: those up to itself that are no padding. Padding at the
+-- beginning sees itself, as an average of nothing is no number. nil: the plain causal order, or
+-- all.
 local function visible(attention_mask, length, seen)
   if not attention_mask and (seen == 0 or length == 1) then
     return nil
   end
-  local mask = torch.ones(length, seen + length, { dtype = torch.bool }):tril(seen)
+  local ones = torch.ones(length, seen + length, { dtype = torch.bool })
+  local before = ones:tril(seen)
   if not attention_mask then
-    return mask
+    return before
   end
   errors.check(attention_mask:size(1) == seen + length, "ValueError", "GPT-2: attention_mask: "
     .. "expected %d columns (%d in the cache, %d new), got %d", seen + length, seen, length,
     attention_mask:size(1))
-  return attention_mask:ne(0):unsqueeze(1):unsqueeze(1):logical_and(mask)
+  local first = attention_mask:cumsum(1):narrow(1, seen, length):eq(0):unsqueeze(1):unsqueeze(3)
+  local itself = before:logical_and(ones:triu(seen)):logical_and(first)
+  return attention_mask:ne(0):unsqueeze(1):unsqueeze(1):logical_and(before):logical_or(itself)
 end
 
 ---@param input_ids torch.Tensor?
