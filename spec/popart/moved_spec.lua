@@ -107,7 +107,7 @@ describe("a model that moves from poptorch to popart", function()
     local model = poptorch.inferenceModel(back:eval())
     local x, y = torch.randn(4, 1, 8, 8), torch.zeros(4, { dtype = torch.int64 })
     local result = net:load_state_dict(back:state_dict(), { strict = false })
-    assert.same({ "norm.num_batches_tracked" }, { table.unpack(result.missing_keys) })
+    assert.same({}, { table.unpack(result.missing_keys) }) -- a count of batches may be
     assert.same({}, { table.unpack(result.unexpected_keys) })
     local want = torch.no_grad(function() -- exported for training, it is always in training
       return (net:train()(x, y))
