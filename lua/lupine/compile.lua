@@ -15,6 +15,7 @@ local arguments = require("lupine.base.arguments")
 local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local memory = require("lupine.session.memory")
 local spans = require("lupine.base.spans")
 local tables = require("lupine.base.tables")
 
@@ -263,46 +264,6 @@ local function seeder(exec)
   end
 end
 
-local function greatest_divisor(a, b)
-  while b ~= 0 do
-    a, b = b, a % b
-  end
-  return a
-end
-
--- The bytes that a tensor lies in: from, up to; its elements begin whole steps
--- from the first.
-local function extent(t)
-  if t:numel() == 0 then
-    return { from = 0, to = 0, step = 0, size = 0 }
-  end
-  local from, size, last, step = t:data_ptr(), t:element_size(), 0, 0
-  for d, stride in ipairs(t:stride()) do
-    last = last + (t.shape[d] - 1) * stride * size
-    step = greatest_divisor(step, t.shape[d] > 1 and stride * size or 0)
-  end
-  return { from = from, to = from + last + size, step = step, size = size }
-end
-
-local function apart(a, b)
-  local step = greatest_divisor(a.step, b.step)
-  local ahead = step > 0 and (a.from - b.from) % step or 0
-  return a.from >= b.to or b.from >= a.to or ahead >= b.size and ahead + a.size <= step
-end
-
--- The program has a copy of each input: an input that it writes may share no
--- memory with another, which would not see the write.
-local function check_apart(args, n, target, written)
-  for i in pairs(written) do
-    local own = extent(args[i])
-    for k = 1, n do
-      errors.check(k == i or apart(own, extent(args[k])), "RuntimeError",
-        "%s is written in place and shares memory with %s, which the compiled function has as "
-        .. "two tensors: clone() one of them", argument(target, i), argument(target, k))
-    end
-  end
-end
-
 -- One run: inputs and cotangents in, results and gradients out.
 local function caller(exec, step_at, target, like, spec, wrt)
   local written = {} -- number of an input that the function writes -> of an output
@@ -314,7 +275,9 @@ local function caller(exec, step_at, target, like, spec, wrt)
     written[i] = step_at["output input_" .. i]
   end
   return function(args)
-    check_apart(args, #like, target, written)
+    memory.check_apart(args, #like, written, function(i)
+      return argument(target, i)
+    end)
     local feed = {}
     for i = 1, #like do
       feed[step_at["input input_" .. i]] = args[i]

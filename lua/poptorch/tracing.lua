@@ -4,52 +4,20 @@ local arguments = require("lupine.base.arguments")
 local as_wrapped = require("poptorch.as_wrapped")
 local blocks = require("poptorch.blocks")
 local casting = require("poptorch.casting")
-local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local forward = require("lupine.session.forward")
 local groups = require("poptorch.groups")
 local logging = require("poptorch.logging")
+local memory = require("lupine.session.memory")
 local conv_scopes = require("poptorch.multi_conv")
 local multi_conv = require("lupine.multi_conv")
 local overlap = require("poptorch.overlap")
-local own = require("poptorch.executor.own")
 local placement = require("poptorch.placement")
 local rules = require("poptorch.options.rules")
 local tables = require("lupine.base.tables")
 
 local M = {}
-
--- The names that operators get: the path of the module that runs (with
--- `of_modules`), and of the name scopes open in it. A module's path stands after
--- the name scopes that it is called in.
-local function names_of(trace, of_modules)
-  local stack, scopes = { "" }, {}
-  local function push(text)
-    stack[#stack + 1] = text
-    trace:origin({ scope = text })
-  end
-  local function join(a, b)
-    return a == "" and b or b == "" and a or a .. "/" .. b
-  end
-  local function pop()
-    stack[#stack] = nil
-    trace:origin({ scope = stack[#stack] })
-  end
-  return {
-    module = function(path)
-      push(join(table.concat(scopes, "/"), of_modules and path or ""))
-    end,
-    scope = function(name)
-      scopes[#scopes + 1] = name
-      push(join(stack[#stack], name))
-    end,
-    leave = pop,
-    leave_scope = function()
-      scopes[#scopes] = nil
-      pop()
-    end,
-  }
-end
 
 -- What starts a block without an id, for messages.
 local function starter(from, model)
@@ -162,7 +130,7 @@ end
 -- fields held before forward assigned to them: {module, name, value}; `made`
 -- what constructors by type made: {tensor, name, where}.
 local function scope_of(names, s, frozen, made)
-  local name_of, seen = {}, {}
+  local name_of = {}
   for name, module in s.model:named_modules() do
     name_of[module] = name:gsub("%.", "/")
   end
@@ -175,84 +143,17 @@ local function scope_of(names, s, frozen, made)
       s.casting:leave()
       names.leave()
     end,
-    assign = function(module, name, old)
-      seen[module] = seen[module] or {}
-      if not seen[module][name] then
-        seen[module][name] = true
-        frozen[#frozen + 1] = { module = module, name = name, value = old }
-      end
-    end,
+    assign = forward.assigner(frozen),
     made = function(tensor, name)
       made[#made + 1] = { tensor = tensor, name = name, where = errors.caller() }
     end,
   }
 end
 
--- A tensor that a plain field was given in forward stands for a value of the
--- program: the field gets back what it held, which the program has as a
--- constant.
-local function thaw(frozen)
-  for _, f in ipairs(frozen) do
-    local fields = f.module._fields
-    if arguments.is_tensor(f.value) or arguments.is_tensor(fields[f.name]) then
-      fields[f.name] = f.value
-    end
-  end
-end
-
-local REGISTRIES = { { "_parameters", "parameter" }, { "_buffers", "buffer" } }
-
-local function registered(model)
-  local list = {}
-  for prefix, module in model:named_modules() do
-    for _, kind in ipairs(REGISTRIES) do
-      local registry = module[kind[1]]
-      for at, name in ipairs(registry.keys) do
-        list[#list + 1] = { module = module, registry = registry, kind = kind[2], name = name,
-          at = at, path = (prefix ~= "" and prefix .. "." or "") .. name,
-          tensor = registry.values[name] }
-      end
-    end
-  end
-  return list
-end
-
--- Forward sees of a parameter in replica groups what one replica has.
-local function show(before, shown)
-  for _, r in ipairs(before) do
-    r.shown = r.tensor and shown[r.tensor] or r.tensor
-    r.registry.values[r.name] = r.shown
-  end
-end
-
--- The fields are as they were. Returns the first that forward put something else
--- in.
-local function take_back(before)
-  local changed
-  for _, r in ipairs(before) do
-    if rawequal(r.registry.values[r.name], r.shown) then
-      r.registry.values[r.name] = r.tensor
-    else
-      changed = changed or r
-      rawset(r.module._fields, r.name, nil)
-      r.registry:set(r.name, r.tensor, r.at)
-    end
-  end
-  return changed
-end
-
--- Parameters and buffers are variables of the program: forward may write a
--- buffer in place, but not put another tensor in its field.
-local function check_registered(changed)
-  errors.check(not changed, "Error", "forward re-assigned or deleted the %s '%s': write a buffer "
-    .. "in place (self.%s:copy_(value)), parameters only through the optimizer",
-    changed and changed.kind, changed and changed.path, changed and changed.name)
-end
-
 -- Returns what forward is to see in place of a parameter, where that is less.
 local function declare_state(s, trace)
   local shown = {}
-  own.separate(s.model)
+  memory.separate(s.model)
   local float64, bfloat16 = core.dtypes.float64, core.dtypes.bfloat16
   for name, p in s.model:named_parameters() do
     errors.check(p.dtype ~= float64 and p.dtype ~= bfloat16, "Error",
@@ -311,18 +212,6 @@ local function left_out(s, spec)
   return #names > 0 and table.concat(names, ", ") or nil
 end
 
--- What forward did that no program can do, all at once; `e` if it raised an error.
-local function check_refused(trace, e)
-  local list = trace:refused()
-  if list ~= "" then
-    local _, n = list:gsub("\n", "")
-    errors.fail(nil, "the model uses %s that cannot be compiled:\n  %s%s",
-      check.count(n, "operator"), (list:gsub("\n$", ""):gsub("\n", "\n  ")),
-      e and "\nand then forward failed, on results of other shapes than it will have: "
-      .. (type(e) == "table" and e.message or tostring(e)) or "")
-  end
-end
-
 local function fail(s, spec, e)
   local missing = left_out(s, spec)
   local text = type(e) == "table" and e.message or tostring(e)
@@ -362,18 +251,18 @@ local function run_forward(s, trace, assigner, spec, stand_ins, shown)
       return stand_ins[at]
     end)
   end
-  local frozen, made, before = {}, {}, registered(s.model)
-  local names = names_of(trace, s.options.module_namescope)
+  local frozen, made, before = {}, {}, forward.registered(s.model)
+  local names = forward.names_of(trace, s.options.module_namescope)
   local results, changed
   do
-    show(before, shown)
+    forward.show(before, shown)
     as_wrapped.follow(s.as_wrapped, s.model, s.view)
     local _ <close> = as_wrapped.restore(s.as_wrapped)
     local _ <close> = setmetatable({}, { __close = function(_, e)
       blocks.tracer, Module.tracer = nil, nil
       s.casting:finish()
-      thaw(frozen)
-      changed = take_back(before)
+      forward.thaw(frozen)
+      changed = forward.take_back(before)
       blocks.check_closed(e or not results[1])
     end })
     s.casting = casting.Scopes(s.options)
@@ -383,11 +272,11 @@ local function run_forward(s, trace, assigner, spec, stand_ins, shown)
     local _ <close> = require("torch").set_grad_enabled(on)
     results = table.pack(pcall(trace.run, trace, false, s.called, table.unpack(args, 1, spec.n)))
   end
-  check_refused(trace, not results[1] and results[2])
+  forward.check_refused(trace, not results[1] and results[2])
   if not results[1] then
     fail(s, spec, results[2])
   end
-  check_registered(changed)
+  forward.check_registered(changed)
   check_made(trace, made)
   return table.pack(table.unpack(results, 2, results.n))
 end

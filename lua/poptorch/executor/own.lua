@@ -2,6 +2,7 @@
 --- has else is the user's model's.
 local advice = require("poptorch.advice")
 local errors = require("lupine.base.errors")
+local memory = require("lupine.session.memory")
 
 local KEY = {}
 
@@ -61,68 +62,6 @@ function M.attached(executor, what)
   return s
 end
 
--- The addresses of a tensor's first element and behind its last.
-local function extent(t)
-  local first, last = t:data_ptr(), 0
-  for i, size in ipairs(t.shape) do
-    last = last + (size - 1) * t:stride(i - 1)
-  end
-  return first, t:numel() > 0 and first + (last + 1) * t:element_size() or first
-end
-
-local function extents(tensors)
-  local out = {}
-  for i, t in ipairs(tensors) do
-    local first, after = extent(t)
-    out[i] = { t = t, first = first, after = after }
-  end
-  return out
-end
-
-local function is_alone(t, list)
-  local first, after = extent(t)
-  for _, other in ipairs(list) do
-    if other.first < after and first < other.after and not rawequal(other.t, t) then
-      return false
-    end
-  end
-  return true
-end
-
---- Is it no part of a larger tensor?
----@param t torch.Tensor
----@return boolean
-function M.is_whole(t)
-  return not t._base or t._base:numel() == t:numel()
-end
-
---- Parameters that are views of something else, and buffers that show all of it in
---- another form, get memory of their own, as the device's copies of them have it.
---- Those that lie over another one stay as they are, and so does a buffer that is a
---- part of a larger tensor: it is read and written there.
----@param model torch.nn.Module
-function M.separate(model)
-  local all, views = {}, {}
-  local function add(t, may)
-    all[#all + 1] = t
-    views[#views + 1] = may and (t._base or not t:is_contiguous()) and t or nil
-  end
-  for _, p in ipairs(model:parameters()) do
-    add(p, true)
-  end
-  for _, b in ipairs(model:buffers()) do
-    add(b, M.is_whole(b))
-  end
-  local list = #views > 0 and extents(all)
-  for _, t in ipairs(views) do
-    if is_alone(t, list) then
-      require("torch").no_grad(function()
-        t:set_(t:is_contiguous() and t:clone() or t:contiguous())
-      end)
-    end
-  end
-end
-
 --- The host's tensors that the device has copies of, by role and name.
 --- error: poptorch.Error for an updatable buffer that is not there
 ---@param s table the executor's state
@@ -147,7 +86,7 @@ end
 --- error: poptorch.Error for one of another shape or dtype than compiled
 ---@param s table the executor's state
 function M.follow(s)
-  M.separate(s.model)
+  memory.separate(s.model)
   advice.call(s.session.retarget, s.session, M.tensors_of(s))
 end
 
