@@ -455,12 +455,18 @@ static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
         each_backup(x, false);
         return s;
     }
-    LP_TRY(update(x, e));
+    if (!x->gathers)
+        LP_TRY(update(x, e));
     LP_TRY(show_updated(x, stream, d, e));
     if (x->p->update.n > 0)
         memset(x->fresh, 0, x->p->n_packed * sizeof *x->fresh);
     x->micro_batch += (uint64_t)x->p->step->gradient_accumulation;
     return LP_OK;
+}
+
+void lp_exec_set_gathers(LpExec *x, bool on)
+{
+    x->gathers = on;
 }
 
 /* ---- profiles ----------------------------------------------------------- */
@@ -483,6 +489,7 @@ LpStatus lp_exec_run(LpExec *x, const LpStream *stream, int64_t *finished,
                "a compiled model runs in the process that compiled it, not in "
                "a data loader's worker");
     LP_TRY(lp_exec_settle(x, e));
+    LP_TRY(lp_bound_enter(x, e));
     x->timing = NULL;
     if (x->always || lp_profile_session()) {
         LP_TRY(lp_profile_enter(&x->profile, x->p, e));
@@ -497,6 +504,7 @@ LpStatus lp_exec_run(LpExec *x, const LpStream *stream, int64_t *finished,
             ++*finished;
     }
     x->running = false;
+    lp_bound_leave(x);
     lp_exec_set_trap(x, -1, 0);
     x->finished = *finished;
     if (x->timing)

@@ -69,6 +69,14 @@ bool lp_exec_due(const LpExec *x, size_t var);
  * same, but cannot say that it failed. */
 LpStatus lp_exec_let_go(LpExec *x, LpErr *e);
 
+/* The variable lies in the tensor's memory from now on, which is retained: runs
+ * read it there, and write it, which counts as writes in place do. Of one
+ * replica, without a layout of its own (LpHostOptions). Whoever gives the
+ * tensor other memory need not tell; lp_exec_bound says whether all such
+ * tensors have the types that were compiled. */
+LpStatus lp_exec_bind(LpExec *x, size_t var, LpTensor *t, LpErr *e);
+bool lp_exec_bound(const LpExec *x);
+
 /* Slices a STREAM_OUT variable yields in one call. */
 int64_t lp_exec_out_slices(const LpExec *x, LpOutMode mode, int64_t period);
 
@@ -82,6 +90,10 @@ bool lp_exec_running(const LpExec *x);
  * read). On an error `*finished` device iterations have taken effect. */
 LpStatus lp_exec_run(LpExec *x, const LpStream *stream, int64_t *finished,
                      LpErr *e);
+
+/* Runs to come end without the update. Accumulators that are added to start at
+ * zero, unless they are bound. */
+void lp_exec_set_gathers(LpExec *x, bool on);
 
 /* The next run, and no other, fails (LP_E_FAULT) in that device iteration when
  * `share` (0 to 1) of the instructions of its micro-batches are done. Below 0:

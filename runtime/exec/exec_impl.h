@@ -21,6 +21,13 @@ typedef struct LpBacking {
     bool due;
 } LpBacking;
 
+/* A variable that lies in a tensor of the host. */
+typedef struct LpBound {
+    uint32_t var;
+    bool written; /* by runs */
+    LpTensor *t;  /* retained */
+} LpBound;
+
 /* Of lp_zeros. */
 typedef struct LpBlock {
     void *p;
@@ -66,8 +73,10 @@ struct LpExec {
     LpBlock *owned; /* blocks to free */
     size_t n_owned, cap_owned;
     LpBacking *backing; /* per variable */
-    char **backup;      /* per variable: carried buffers of all replicas */
-    LpLane *lane; /* the first is everybody's; the others are of threads that
+    LpBound *bound;
+    size_t n_bound, cap_bound;
+    char **backup; /* per variable: carried buffers of all replicas */
+    LpLane *lane;  /* the first is everybody's; the others are of threads that
                      run replicas at the same time */
     int lanes;
     char *moving;
@@ -78,6 +87,7 @@ struct LpExec {
     uint64_t micro_batch; /* since seeding */
     const struct LpHostCalls *host;
     bool running;
+    bool gathers;     /* runs end without the update */
     int64_t finished; /* device iterations of the last run */
     LpTrap trap;
     bool always;        /* a profile is asked for, session or not */
@@ -119,6 +129,15 @@ LpStatus lp_trap_spring(const LpExec *x, LpErr *e);
 
 LpStatus lp_exec_set_up(LpExec *x, LpErr *e);
 void lp_exec_tear_down(LpExec *x);
+/* Around a run: where bound variables lie now; what was written counts. */
+LpStatus lp_bound_enter(LpExec *x, LpErr *e);
+void lp_bound_leave(LpExec *x);
+void lp_bound_free(LpExec *x);
+/* The executor has no memory of its own for the variable any more, nor a say in
+ * the host's (memory.c). */
+LpStatus lp_exec_disown(LpExec *x, size_t var, LpErr *e);
+/* Packed copies of the variable are to be made again. */
+void lp_exec_stale(LpExec *x, size_t var);
 /* Copies what is due. */
 LpStatus lp_exec_settle(LpExec *x, LpErr *e);
 /* Makes the copies that are not as their parameters are. */

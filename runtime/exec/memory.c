@@ -71,6 +71,18 @@ static void *list(LpExec *x, size_t n, size_t size, LpErr *e)
     return p;
 }
 
+/* Gives a block back before the end. */
+static void unblock(LpExec *x, const void *p)
+{
+    size_t i = 0;
+    while (i < x->n_owned && x->owned[i].p != p)
+        i++;
+    if (i == x->n_owned)
+        return;
+    lp_zeros_free(x->owned[i].p, x->owned[i].bytes);
+    x->owned[i] = x->owned[--x->n_owned];
+}
+
 /* For all replicas. */
 static void set_ptr(LpExec *x, size_t i, void *to)
 {
@@ -191,6 +203,13 @@ static void unhook(LpBacking *h)
     lp_storage_release(st);
 }
 
+void lp_exec_stale(LpExec *x, size_t var)
+{
+    for (size_t i = 0; i < x->p->n_packed; i++)
+        if (x->p->packed[i].var == var)
+            x->fresh[i] = false;
+}
+
 /* Memory of its own for a variable that may be held. */
 static LpStatus own(LpExec *x, size_t var, LpErr *e)
 {
@@ -265,6 +284,20 @@ static LpStatus restore(LpBacking *h, LpErr *e)
 {
     size_t var = (size_t)(h - h->x->backing);
     return lp_exec_read(h->x, var, 0, h->st->data, e);
+}
+
+LpStatus lp_exec_disown(LpExec *x, size_t var, LpErr *e)
+{
+    LpBacking *h = &x->backing[var];
+    LP_TRY(h->st && h->gone ? restore(h, e) : LP_OK);
+    if (h->st)
+        unhook(h);
+    lp_zeros_free(h->own, own_bytes(x, var));
+    h->own = NULL;
+    h->unread = false;
+    unblock(x, x->ptr[var]);
+    set_ptr(x, var, NULL);
+    return LP_OK;
 }
 
 /* The hook: the host's storage is about to be read or written. */
@@ -618,6 +651,7 @@ LpStatus lp_exec_set_up(LpExec *x, LpErr *e)
 void lp_exec_tear_down(LpExec *x)
 {
     LpErr e = {0};
+    lp_bound_free(x);
     (void)lp_exec_let_go(x, &e); /* after a failure, as far as it goes */
     for (size_t i = 0; x->backing && i < x->n_var; i++) {
         if (x->backing[i].st)

@@ -35,7 +35,7 @@ describe("the verifier of steps", function()
     ["link to another role"] = "state 'm' belongs to buffer 'b'",
     ["no link"] = "accumulator 'g' belongs to variable -1 of 7",
     ["type of accumulator"] = "accumulator 'g' is float32[3], but its parameter is float32[4]",
-    ["one micro-batch"] = "accumulator 'g' is read by micro-batches, of which there are 1",
+    ["never added to"] = "accumulator 'g' is not read by micro-batches, of which there are 2",
     ["no update"] = "parameter 'w' has input 1 of the update graph, which does not exist",
   }) do
     it("catches damage: " .. damage, function()

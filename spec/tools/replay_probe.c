@@ -107,6 +107,7 @@ static LpStatus make_step(LpStep *s, LpErr *e)
                                        .max_norm = -1};
     LpTraining t = {.loss = s->micro->output[0],
                     .loss_scale = -1,
+                    .gathered = -1,
                     .rule = rule,
                     .n_rule = n};
     LpCompileSpec spec = {.device_iterations = s->device_iterations,

@@ -121,8 +121,8 @@ static bool damage_role(LpStep *s, const char *kind)
         v[ACCUM].param = -1;
     else if (!strcmp(kind, "type of accumulator"))
         v[W].type.shape[0] = v[W].data->shape[0] = 4;
-    else if (!strcmp(kind, "one micro-batch"))
-        s->gradient_accumulation = 1;
+    else if (!strcmp(kind, "never added to"))
+        v[ACCUM].micro_in = LP_NOVAL;
     else if (!strcmp(kind, "no replica"))
         s->replicas = 0;
     else if (!strcmp(kind, "no update")) {

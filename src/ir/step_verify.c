@@ -121,9 +121,8 @@ static LpStatus check_link(const LpStep *s, const LpVariable *v, LpErr *e)
     t.dtype = v->type.dtype; /* it may be wider or narrower */
     LP_TRY(same_type(v, &t, "its parameter", e));
     bool many = s->gradient_accumulation > 1;
-    if (many != (v->micro_in != LP_NOVAL))
-        BAD_VAR(v, "is %s by micro-batches, of which there are %lld",
-                many ? "not read" : "read",
+    if (many && v->micro_in == LP_NOVAL)
+        BAD_VAR(v, "is not read by micro-batches, of which there are %lld",
                 (long long)s->gradient_accumulation);
     return LP_OK;
 }

@@ -44,14 +44,16 @@ static LpStatus seed(Compile *c, LpVal *out)
 }
 
 /* accumulator' = accumulator + gradient, where the gradient is made; with a
- * single micro-batch just the gradient. A running mean adds the gradient's
- * share, so that the accumulator never exceeds the largest gradient. */
+ * single micro-batch, of this run alone, just the gradient. A running mean adds
+ * the gradient's share, so that the accumulator never exceeds the largest
+ * gradient. */
 static LpStatus accumulate(Compile *c, const LpUpdateRule *r, LpVal grad,
                            int *index)
 {
     LpGraph *g = c->s->micro;
     const LpVariable *param = &c->s->var[r->param];
     int64_t n = c->s->gradient_accumulation;
+    bool adds = n > 1 || c->t->gathered >= 0;
     const char *name = lp_gradient_name(&c->mem, param->name, c->err);
     if (!name)
         return LP_E_MEMORY;
@@ -61,7 +63,7 @@ static LpStatus accumulate(Compile *c, const LpUpdateRule *r, LpVal grad,
                     .param = r->param};
     if (r->accum != LP_DT_NONE)
         v.type.dtype = r->accum;
-    if (n > 1)
+    if (adds)
         v.micro_in = lp_graph_input(g, &v.type, NULL, c->err);
     LpGraphBuilder gb;
     lp_graph_builder_init(&gb, g, c->err);
@@ -72,7 +74,7 @@ static LpStatus accumulate(Compile *c, const LpUpdateRule *r, LpVal grad,
         grad = lp_cast(&gb.b, grad, v.type.dtype);
     if (n > 1 && c->t->running)
         grad = lp_mul(&gb.b, grad, lp_immf(&gb.b, 1.0 / (double)n));
-    v.micro_out = n > 1 ? lp_add(&gb.b, v.micro_in, grad) : grad;
+    v.micro_out = adds ? lp_add(&gb.b, v.micro_in, grad) : grad;
     lp_graph_builder_fini(&gb);
     if (c->err->code == LP_OK)
         *index = lp_step_add(c->s, &v, c->err);

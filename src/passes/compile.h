@@ -42,6 +42,9 @@ typedef struct LpTraining {
     LpVal loss;     /* of step->micro; not a scalar: a gradient of ones */
     int loss_scale; /* HYPER variable that the loss gradient starts at and the
                        update divides by, or -1 */
+    int gathered;   /* HYPER variable, or -1: gradients gather over runs until
+                     one ends with the update (exec.h), which divides them by
+                     it */
     bool running;   /* means divide at every micro-batch, not in the update */
     const LpUpdateRule *rule;
     int n_rule;

@@ -249,7 +249,7 @@ static LpStatus apply(Update *u, const LpUpdateRule *r, int accum)
     return u->err->code;
 }
 
-/* What the summed gradients are multiplied by: the mean's divisor and the loss
+/* What the summed gradients are multiplied by: the mean's divisors and the loss
  * scale undone. */
 static void find_scale(Update *u)
 {
@@ -260,8 +260,10 @@ static void find_scale(Update *u)
     if (!u->t->running)
         n *= (double)u->s->gradient_accumulation;
     u->scale = lp_immf(b, u->s->mean_reduction ? 1 / n : 1);
-    if (u->t->loss_scale >= 0)
-        u->scale = lp_div(b, u->scale, update_input(u, u->t->loss_scale));
+    const int divisor[] = {u->t->gathered, u->t->loss_scale};
+    for (int i = 0; i < 2; i++)
+        if (divisor[i] >= 0)
+            u->scale = lp_div(b, u->scale, update_input(u, divisor[i]));
 }
 
 static LpStatus build(Update *u)

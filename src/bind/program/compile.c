@@ -239,7 +239,8 @@ static void read_anchors(lua_State *L, LpCompileSpec *spec)
 }
 
 /* The table at index 2: device_iterations=, gradient_accumulation=, replicas=,
- * mean=, running=, numerics={…}, loss=value, loss_scale=var, rules={…},
+ * mean=, running=, numerics={…}, loss=value, loss_scale=var, gathered=var,
+ * rules={…},
  * gradients={…}, anchors={names}, names=boolean. *t and *c are the spec's; what
  * all point to stays on the stack. */
 static LpCompileSpec read_spec(lua_State *L, const LpStep *s, LpTraining *t,
@@ -253,6 +254,7 @@ static LpCompileSpec read_spec(lua_State *L, const LpStep *s, LpTraining *t,
                                        "numerics",
                                        "loss",
                                        "loss_scale",
+                                       "gathered",
                                        "gradients",
                                        "rules",
                                        "anchors",
@@ -274,6 +276,7 @@ static LpCompileSpec read_spec(lua_State *L, const LpStep *s, LpTraining *t,
         lp_raise(L, LP_E_INDEX, "loss: no value %lld", (long long)loss);
     *t = (LpTraining){.loss = (LpVal)loss};
     t->loss_scale = opt_var(L, 2, "loss_scale", -1, s);
+    t->gathered = opt_var(L, 2, "gathered", -1, s);
     t->running = spec.mean && lp_opt_bool(L, 2, "running", false);
     if (t->loss) {
         read_rules(L, s, t);

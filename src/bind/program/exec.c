@@ -146,6 +146,21 @@ static int exec_write(lua_State *L)
     return 0;
 }
 
+/* exec:bind(var, tensor): the variable lies in the tensor from now on */
+static int exec_bind(lua_State *L)
+{
+    LpErr e = {0};
+    LpExec *x = check_idle(L, "bind");
+    const LpStep *s = lp_exec_program(x)->step;
+    size_t i = lp_check_var(L, 2, s);
+    LpTensor *t = lp_check_tensor(L, 3, "bind", "tensor");
+    lp_must(L, lp_exec_bind(x, i, whole(t, &s->var[i]), &e), &e);
+    return 0;
+}
+
+/* exec:bound(): every bound tensor still has the type that was compiled */
+LP_GETTER(exec_bound, boolean, lp_exec_bound(check_exec(L)))
+
 /* Shape of a whole stream: dimension 0 times the slices; a value without
  * dimensions becomes one-dimensional when there are several. */
 static LpType stream_type(const LpVariable *v, int64_t slices)
@@ -278,6 +293,13 @@ static int exec_run(lua_State *L)
     lp_gc_account(L);
     lua_settop(L, 4);
     return 1;
+}
+
+/* exec:gathers(on): the next runs end without the update */
+static int exec_gathers(lua_State *L)
+{
+    lp_exec_set_gathers(check_idle(L, "gathers"), lua_toboolean(L, 2));
+    return 0;
 }
 
 /* exec:trap(iteration from 0, share): the next run fails there */
@@ -438,7 +460,10 @@ static const luaL_Reg exec_methods[] = {{"read", exec_read},
                                         {"fits", exec_fits},
                                         {"read_into", exec_read_into},
                                         {"write", exec_write},
+                                        {"bind", exec_bind},
+                                        {"bound", exec_bound},
                                         {"run", exec_run},
+                                        {"gathers", exec_gathers},
                                         {"answer", exec_answer},
                                         {"rng", exec_rng},
                                         {"stats", exec_stats},
