@@ -18,6 +18,7 @@ local errors = require("lupine.base.errors")
 local memory = require("lupine.session.memory")
 local spans = require("lupine.base.spans")
 local tables = require("lupine.base.tables")
+local TrainingStep = require("lupine.training_step")
 
 local function sizes(shape)
   local out = {}
@@ -324,6 +325,9 @@ end
 ---  pointwise operators as one pass, blocked layouts of images (default true)
 ---@return fun(...: torch.Tensor): ...
 local function compile(fn, inputs, opts)
+  if opts == nil and check.is_keywords(inputs) and inputs.optimizer ~= nil then
+    return TrainingStep(fn, inputs)
+  end
   local _ <close> = spans.active and spans.open("compiling")
   opts = opts == nil and {} or opts
   local target = target_of(fn)

@@ -1,0 +1,219 @@
+--- Traces a call of a training step: the model, then the loss, on stand-ins for
+--- inputs, parameters and buffers.
+local arguments = require("lupine.base.arguments")
+local core = require("lupine.core")
+local errors = require("lupine.base.errors")
+local forward = require("lupine.session.forward")
+local memory = require("lupine.session.memory")
+
+local M = {}
+
+-- ---- what forward sees -------------------------------------------------------------
+
+-- The modules' tensors as variables, by role and name.
+local function declare_state(trace, roots)
+  local of, seen = { parameter = {}, buffer = {} }, {}
+  for _, root in ipairs(roots) do
+    memory.separate(root.module)
+    for role, each in pairs({ parameter = "named_parameters", buffer = "named_buffers" }) do
+      for name, t in root.module[each](root.module) do
+        if not seen[t] then
+          seen[t] = true
+          trace:declare(role, root.prefix .. name, t)
+          of[role][root.prefix .. name] = t
+        end
+      end
+    end
+  end
+  return of
+end
+
+local function tracer_of(trace, roots, frozen)
+  local names, name_of = forward.names_of(trace, true), {}
+  for _, root in ipairs(roots) do
+    for name, module in root.module:named_modules() do
+      name_of[module] = (root.prefix .. name):gsub("%.", "/")
+    end
+  end
+  return {
+    enter = function(module)
+      names.module(name_of[module] or "")
+    end,
+    leave = names.leave,
+    assign = forward.assigner(frozen),
+  }
+end
+
+-- eval() of all modules until the value is closed.
+local function evaluating(roots)
+  local were = {}
+  for _, root in ipairs(roots) do
+    for _, module in ipairs(root.module:modules()) do
+      were[module] = module.training
+    end
+    root.module:eval()
+  end
+  return setmetatable({}, { __close = function()
+    for module, training in pairs(were) do
+      module.training = training
+    end
+  end })
+end
+
+local function registered(roots)
+  local list = {}
+  for _, root in ipairs(roots) do
+    local own = forward.registered(root.module)
+    table.move(own, 1, #own, #list + 1, list)
+  end
+  return list
+end
+
+-- fn(...) under the trace; fields are as before afterwards.
+local function guarded(trace, roots, training, fn, ...)
+  local Module = require("torch.nn").Module
+  local frozen, before = {}, registered(roots)
+  local results, changed
+  do
+    forward.show(before, {})
+    local _ <close> = setmetatable({}, { __close = function()
+      Module.tracer = nil
+      forward.thaw(frozen)
+      changed = forward.take_back(before)
+    end })
+    local _ <close> = not training and evaluating(roots) or nil
+    Module.tracer = tracer_of(trace, roots, frozen)
+    local _ <close> = require("torch").set_grad_enabled(training)
+    results = table.pack(pcall(trace.run, trace, true, fn, ...))
+  end
+  forward.check_refused(trace, not results[1] and results[2])
+  if not results[1] then
+    error(results[2], 0)
+  end
+  forward.check_registered(changed)
+  return table.pack(table.unpack(results, 2, results.n))
+end
+
+-- ---- the loss ----------------------------------------------------------------------
+
+local function is_scalar(t)
+  return arguments.is_tensor(t) and t:is_floating_point() and t:numel() == 1
+end
+
+-- What is minimised: a tensor of one element, or the sum of those of a table.
+local function total(loss)
+  local list = {}
+  arguments.flatten(loss, "the loss", list)
+  local sum
+  for _, t in ipairs(list) do
+    errors.check(is_scalar(t.tensor), "ValueError", "%s: expected a floating tensor of one element "
+      .. "(or a table of such), got %s of shape %s: reduce it, loss:mean()", t.path,
+      tostring(t.tensor.dtype), tostring(t.tensor.shape))
+    sum = sum and sum + t.tensor:reshape({}) or t.tensor
+  end
+  errors.check(sum, "TypeError", "the loss has no tensor: expected one of one element")
+  errors.check(sum.requires_grad, "RuntimeError", "the loss does not depend on any parameter that "
+    .. "requires a gradient")
+  return sum
+end
+
+-- The loss that forward returned itself: the field `loss` of a table, or the one
+-- scalar that has a gradient.
+local function own_loss(results)
+  for i = 1, results.n do
+    local r = results[i]
+    if type(r) == "table" and not getmetatable(r) and r.loss ~= nil then
+      return r.loss
+    end
+  end
+  local flat, found = {}, {}
+  for i = 1, results.n do
+    arguments.flatten(results[i], "result", flat)
+  end
+  for _, o in ipairs(flat) do
+    found[#found + 1] = is_scalar(o.tensor) and o.tensor.requires_grad and o.tensor or nil
+  end
+  errors.check(#found > 0, "ValueError", "compile(opts): loss: forward returns no scalar that has "
+    .. "a gradient: give loss = function(out, target) … end, or a module of torch.nn")
+  errors.check(#found == 1, "ValueError", "compile(opts): loss: forward returns %d scalars that "
+    .. "have gradients: return {loss = …} with the one to be minimised, or give loss = "
+    .. "function(out, target) … end", #found)
+  return found[1]
+end
+
+local function loss_of(call, results)
+  if call.with_loss then
+    return results[results.n]
+  end
+  return own_loss(results)
+end
+
+-- ---- all of it ---------------------------------------------------------------------
+
+-- The model's results and then the loss.
+local function body_of(step, call)
+  return function(...)
+    local at, args, tensors = 0, {}, { ... }
+    for i = 1, call.n do
+      args[i] = arguments.rebuild(call[i], function()
+        at = at + 1
+        return tensors[at]
+      end)
+    end
+    local results = table.pack(step.model(table.unpack(args, 1, call.n_model)))
+    if call.with_loss then
+      results.n = results.n + 1
+      results[results.n] = step._loss(results.n > 1 and results[1] or nil,
+        table.unpack(args, call.n_model + 1, call.n))
+    end
+    return table.unpack(results, 1, results.n)
+  end
+end
+
+local function declare_inputs(trace, call)
+  local stand_ins = {}
+  for i, t in ipairs(call.tensors) do
+    stand_ins[i] = trace:declare("input", "input_" .. i, nil, { table.unpack(t.tensor.shape) },
+      t.tensor.dtype)
+  end
+  return stand_ins
+end
+
+-- Results as specs; those that are of the host are returned as they are now.
+local function outputs(trace, results)
+  local flat, list, spec = {}, {}, { n = results.n }
+  for i = 1, results.n do
+    spec[i] = arguments.flatten(results[i], "result", flat)
+  end
+  for _, o in ipairs(flat) do
+    if trace:knows(o.tensor) then
+      list[#list + 1] = o.tensor
+    else
+      o.spec.kind, o.spec.value = "value", o.tensor
+    end
+  end
+  return spec, list
+end
+
+--- Traces a call.
+--- error: RuntimeError for what cannot be compiled, ValueError without a loss
+---@param step lupine.TrainingStep
+---@param call table of inputs.flatten; trains: with gradients; with_loss: the loss runs
+---  behind the model
+---@return lupine.Step traced, integer? loss its value, table spec of the results, table state
+function M.trace(step, call)
+  local trace = core.trace()
+  trace:tolerate()
+  local stand_ins = declare_inputs(trace, call)
+  local state = declare_state(trace, step._roots)
+  local loss
+  local results = guarded(trace, step._roots, call.trains, function(...)
+    local got = table.pack(body_of(step, call)(...))
+    loss = call.trains and trace:value(total(loss_of(call, got)))
+    return table.unpack(got, 1, got.n)
+  end, table.unpack(stand_ins))
+  local spec, list = outputs(trace, results)
+  return (trace:step(list)), loss, spec, state
+end
+
+return M
