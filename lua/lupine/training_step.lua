@@ -169,7 +169,7 @@ local function why(self, call, mode)
 end
 
 -- The program of a call: one that is kept, or a new one.
-local function program_of(self, call)
+local function program_of(self, call, updates)
   local changed = self._watch:changed()
   if changed then
     log("info", "all programs are dropped: %s", changed)
@@ -179,7 +179,7 @@ local function program_of(self, call)
   local mode = self._watch:mode(call.trains)
   local key = ("%s %s %s"):format(call.kind, mode, inputs.key(call))
   local p = self._programs[key]
-  if p and not (p:fits() and p:bind_states()) then
+  if p and not (p:fits() and p:bind_states(updates)) then
     log("info", "all programs are dropped: tensors have other types")
     self:reset()
     p = nil
@@ -188,7 +188,7 @@ local function program_of(self, call)
     self._hits = self._hits + 1
   else
     p = compile(self, call, key, why(self, call, mode))
-    p:bind_states()
+    p:bind_states(updates)
   end
   self._calls = self._calls + 1
   p.called, p.mode, self._last[call.kind] = self._calls, mode, p
@@ -240,10 +240,8 @@ local function gradients(self, calls)
   return self._gathering
 end
 
--- Before a run: whether it ends with the update, and of how many calls.
-local function prepare(self, p)
-  local calls = self.gathered + 1
-  local updates = calls >= self.accumulation
+-- Before a run, which ends with the update of so many calls or gathers.
+local function prepare(self, p, calls, updates)
   if updates then
     hooks.run(self.optimizer._pre_hooks, self.optimizer, {})
   end
@@ -255,7 +253,6 @@ local function prepare(self, p)
     p:bind_gradients(self._gathering)
     p:set_update(updates, calls)
   end
-  return updates, calls
 end
 
 -- The optimizer has made a step.
@@ -267,8 +264,10 @@ end
 local function train(self, values)
   local _ <close> = spans.active and spans.open("inputs and results")
   local call = take(self, true, self._loss ~= nil, values)
-  local p = program_of(self, call)
-  local updates, calls = prepare(self, p)
+  local calls = self.gathered + 1
+  local updates = calls >= self.accumulation
+  local p = program_of(self, call, updates)
+  prepare(self, p, calls, updates)
   self.gathered = 0 -- a call that is cut short drops what was gathered
   local out = p:run(call.tensors)
   if not updates then
@@ -299,7 +298,7 @@ end
 local function evaluate(self, with_loss, values)
   local _ <close> = spans.active and spans.open("inputs and results")
   local call = take(self, false, with_loss, values)
-  local out = program_of(self, call):run(call.tensors)
+  local out = program_of(self, call, false):run(call.tensors)
   return table.unpack(out, 1, out.n)
 end
 

@@ -28,14 +28,14 @@ local function take_named(step, values)
   local last = values.n > 0 and values[values.n]
   local known, of_loss = tables.set(step._parameters), tables.set(step._targets)
   local rest, named = {}, {}
-  for key, value in pairs(check.is_keywords(last) and last or {}) do
+  if not check.is_keywords(last) then
+    return named, nil
+  end
+  for key, value in pairs(last) do
     if not known[key] and not of_loss[key] then
       return {}, nil
     end
     (of_loss[key] and named or rest)[key] = value
-  end
-  if next(named) == nil then
-    return {}, nil
   end
   values[values.n] = nil
   values.n = values.n - 1

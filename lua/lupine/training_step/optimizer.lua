@@ -143,17 +143,19 @@ function View:room(rule, name)
   return self:present(rule.tensor, name) or self.optimizer:initial_state(rule.tensor, name), false
 end
 
---- The tensor of a state, which the optimizer has from now on.
----@param state table {rule, name, tensor}
+--- The tensor of a state: the optimizer's, or the room for one that it has not, which
+--- is its own with the first update.
+---@param state table {rule, name, tensor, fresh: the tensor is as states start}
+---@param updates boolean
 ---@return torch.Tensor
-function View:attach(state)
+function View:attach(state, updates)
   local param, name = state.rule.tensor, state.name
   local t = self:present(param, name)
   if not t then
     t = state.fresh and state.tensor or self.optimizer:initial_state(param, name)
-    self.optimizer.state[param][name] = t
+    self.optimizer.state[param][name] = updates and t or nil
   end
-  state.fresh = false
+  state.fresh = not updates and state.fresh
   return t
 end
 

@@ -108,15 +108,17 @@ function Program:fits()
   return self.exec:bound()
 end
 
---- The optimizer's states as it has them now, which may be others than before.
+--- The optimizer's states as it has them now, which may be others than before. Those
+--- that it has not yet it gets before the first update.
+---@param updates boolean
 ---@return boolean ok false: of another type than compiled
-function Program:bind_states()
+function Program:bind_states(updates)
   local view = self.view
   for _, s in ipairs(self.states) do
     local own = rawget(view.optimizer.state, s.rule.tensor)
     local t = own and own[s.name]
     if t == nil or not rawequal(t, s.bound) then
-      t = view:attach(s)
+      t = view:attach(s, updates)
       if t.dtype ~= s.dtype or table.concat(t.shape, " ") ~= s.shape then
         return false
       end
