@@ -152,6 +152,10 @@ local function compile(self, call, key, why)
   local _ <close> = spans.active and spans.open("compiling")
   local p = plain(pcall(Program, self, call))
   evict(self)
+  local _, other = next(self._programs)
+  if other then
+    p:share(other)
+  end
   self._programs[key], self._size = p, self._size + 1
   self._misses = self._misses + 1
   log("info", "compiled %s in %.2f s: %s", call.kind, p.seconds, why)

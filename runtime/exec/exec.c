@@ -495,8 +495,8 @@ LpStatus lp_exec_run(LpExec *x, const LpStream *stream, int64_t *finished,
         LP_TRY(lp_profile_enter(&x->profile, x->p, e));
         x->timing = x->profile;
     }
+    LpStatus s = lp_arena_enter(x, e);
     x->running = true;
-    LpStatus s = LP_OK;
     int64_t n = x->p->step->device_iterations;
     while (*finished < n && s == LP_OK) {
         s = iterate(x, stream, *finished, e);
@@ -504,6 +504,7 @@ LpStatus lp_exec_run(LpExec *x, const LpStream *stream, int64_t *finished,
             ++*finished;
     }
     x->running = false;
+    lp_arena_leave(x);
     lp_bound_leave(x);
     lp_exec_set_trap(x, -1, 0);
     x->finished = *finished;

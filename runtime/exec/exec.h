@@ -77,6 +77,10 @@ LpStatus lp_exec_let_go(LpExec *x, LpErr *e);
 LpStatus lp_exec_bind(LpExec *x, size_t var, LpTensor *t, LpErr *e);
 bool lp_exec_bound(const LpExec *x);
 
+/* x and `with` compute in one arena from now on, and with both whoever shares
+ * with one of them: of all these one runs at a time. */
+LpStatus lp_exec_share(LpExec *x, LpExec *with, LpErr *e);
+
 /* Slices a STREAM_OUT variable yields in one call. */
 int64_t lp_exec_out_slices(const LpExec *x, LpOutMode mode, int64_t period);
 

@@ -28,6 +28,15 @@ typedef struct LpBound {
     LpTensor *t;  /* retained */
 } LpBound;
 
+/* An arena that executors share, as large as any of them has needed; counted.
+ * What is in it lives for one run. */
+typedef struct LpSharedArena {
+    int refs;
+    const LpExec *by; /* whose run it is; NULL: nobody's */
+    void *p;
+    size_t bytes;
+} LpSharedArena;
+
 /* Of lp_zeros. */
 typedef struct LpBlock {
     void *p;
@@ -75,8 +84,9 @@ struct LpExec {
     LpBacking *backing; /* per variable */
     LpBound *bound;
     size_t n_bound, cap_bound;
-    char **backup; /* per variable: carried buffers of all replicas */
-    LpLane *lane;  /* the first is everybody's; the others are of threads that
+    char **backup;         /* per variable: carried buffers of all replicas */
+    LpSharedArena *shared; /* NULL: lanes have arenas of their own */
+    LpLane *lane; /* the first is everybody's; the others are of threads that
                      run replicas at the same time */
     int lanes;
     char *moving;
@@ -138,6 +148,16 @@ void lp_bound_free(LpExec *x);
 LpStatus lp_exec_disown(LpExec *x, size_t var, LpErr *e);
 /* Packed copies of the variable are to be made again. */
 void lp_exec_stale(LpExec *x, size_t var);
+/* Around a run: the shared arena is this executor's (arena.c). */
+LpStatus lp_arena_enter(LpExec *x, LpErr *e);
+void lp_arena_leave(LpExec *x);
+void lp_arena_release(LpSharedArena *a); /* NULL is fine */
+/* How large the first lane's is; where it and the variables in it are. */
+size_t lp_exec_arena_bytes(const LpExec *x);
+void lp_exec_move_arena(LpExec *x, void *to);
+/* Takes a block out of those that are freed at the end; its bytes, 0: it is
+ * none of them. */
+size_t lp_exec_take_block(LpExec *x, const void *p);
 /* Copies what is due. */
 LpStatus lp_exec_settle(LpExec *x, LpErr *e);
 /* Makes the copies that are not as their parameters are. */

@@ -71,16 +71,16 @@ static void *list(LpExec *x, size_t n, size_t size, LpErr *e)
     return p;
 }
 
-/* Gives a block back before the end. */
-static void unblock(LpExec *x, const void *p)
+size_t lp_exec_take_block(LpExec *x, const void *p)
 {
     size_t i = 0;
     while (i < x->n_owned && x->owned[i].p != p)
         i++;
     if (i == x->n_owned)
-        return;
-    lp_zeros_free(x->owned[i].p, x->owned[i].bytes);
+        return 0;
+    size_t bytes = x->owned[i].bytes;
     x->owned[i] = x->owned[--x->n_owned];
+    return bytes;
 }
 
 /* For all replicas. */
@@ -295,9 +295,26 @@ LpStatus lp_exec_disown(LpExec *x, size_t var, LpErr *e)
     lp_zeros_free(h->own, own_bytes(x, var));
     h->own = NULL;
     h->unread = false;
-    unblock(x, x->ptr[var]);
+    size_t bytes = lp_exec_take_block(x, x->ptr[var]);
+    if (bytes > 0)
+        lp_zeros_free(x->ptr[var], bytes);
     set_ptr(x, var, NULL);
     return LP_OK;
+}
+
+size_t lp_exec_arena_bytes(const LpExec *x)
+{
+    uint64_t micro = x->p->micro.arena_bytes;
+    uint64_t update = x->p->update.arena_bytes;
+    return (size_t)(micro > update ? micro : update);
+}
+
+void lp_exec_move_arena(LpExec *x, void *to)
+{
+    x->lane[0].arena = to;
+    for (size_t i = 0; i < x->n_var; i++)
+        if (in_arena(x, i))
+            x->ptr[i] = to ? (char *)to + x->p->arena_grad[i] - 1 : NULL;
 }
 
 /* The hook: the host's storage is about to be read or written. */
@@ -468,10 +485,8 @@ static LpStatus alloc_var(LpExec *x, size_t i, LpErr *e)
 {
     const LpVariable *v = &x->p->step->var[i];
     size_t bytes = own_bytes(x, i);
-    if (in_arena(x, i)) { /* one replica */
-        x->ptr[i] = x->lane[0].arena + x->p->arena_grad[i] - 1;
+    if (in_arena(x, i)) /* one replica: lp_exec_move_arena */
         return LP_OK;
-    }
     if (x->backing[i].still)
         return v->data ? lp_exec_write(x, i, v->data, e) : own(x, i, e);
     for (int64_t r = 0; r < x->replicas; r++) {
@@ -510,8 +525,7 @@ static LpStatus set_up_scratch(LpExec *x, LpErr *e)
     x->moving = block(x, most, e);
     for (int i = 0; i < x->lanes; i++) {
         x->lane[i].work = block(x, work, e);
-        x->lane[i].arena =
-            block(x, max(p->micro.arena_bytes, p->update.arena_bytes), e);
+        x->lane[i].arena = block(x, lp_exec_arena_bytes(x), e);
     }
     return e->code;
 }
@@ -644,6 +658,7 @@ LpStatus lp_exec_set_up(LpExec *x, LpErr *e)
             LP_TRY(alloc_var(x, i, e));
         LP_TRY(e->code);
     }
+    lp_exec_move_arena(x, x->lane[0].arena);
     set_up_lists(x);
     return set_up_reductions(x, e);
 }
@@ -652,6 +667,7 @@ void lp_exec_tear_down(LpExec *x)
 {
     LpErr e = {0};
     lp_bound_free(x);
+    lp_arena_release(x->shared);
     (void)lp_exec_let_go(x, &e); /* after a failure, as far as it goes */
     for (size_t i = 0; x->backing && i < x->n_var; i++) {
         if (x->backing[i].st)

@@ -100,6 +100,12 @@ function Program:init(step, call)
   self.seconds = core.host.clock() - started
 end
 
+--- Computes where another one does: of all that do one runs at a time.
+---@param other lupine.training_step.Program
+function Program:share(other)
+  self.exec:share(other.exec)
+end
+
 -- ---- before a run --------------------------------------------------------------------
 
 --- Whether all tensors of the host are still of the types that were compiled.

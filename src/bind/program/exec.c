@@ -295,6 +295,15 @@ static int exec_run(lua_State *L)
     return 1;
 }
 
+/* exec:share(other): both compute in one arena, never at the same time */
+static int exec_share(lua_State *L)
+{
+    LpErr e = {0};
+    LpExecBox *other = lp_check_box(L, 2, &lp_exec_class);
+    lp_must(L, lp_exec_share(check_idle(L, "share"), other->x, &e), &e);
+    return 0;
+}
+
 /* exec:gathers(on): the next runs end without the update */
 static int exec_gathers(lua_State *L)
 {
@@ -464,6 +473,7 @@ static const luaL_Reg exec_methods[] = {{"read", exec_read},
                                         {"bound", exec_bound},
                                         {"run", exec_run},
                                         {"gathers", exec_gathers},
+                                        {"share", exec_share},
                                         {"answer", exec_answer},
                                         {"rng", exec_rng},
                                         {"stats", exec_stats},
