@@ -7,3 +7,10 @@ it("random programs compute on the device what they compute on the host", functi
   assert.equal(0, code, out .. err)
   assert.matches("60 programs, 0 findings\n$", out)
 end)
+
+it("random programs compute as compiled steps what they compute eagerly", function()
+  local out, err, code = program.shell(("%s/lupine spec/fuzz/programs/run.lua 1 100 60 step")
+    :format(program.build))
+  assert.equal(0, code, out .. err)
+  assert.matches("100 programs, 0 findings\n$", out)
+end)

@@ -2,6 +2,7 @@
 --- fails, or a table {skipped = name} when something it calls is not there.
 local classes = require("spec.golden.classes")
 local errors = require("lupine.base.errors")
+local lupine = require("lupine")
 local read = require("spec.golden.read")
 local torch = require("torch")
 local values = require("spec.golden.values")
@@ -323,30 +324,50 @@ local function network(node, load)
   return nn.Sequential(table.unpack(list))
 end
 
-function M.trajectory(c, load)
+local function set(value)
+  return value ~= null and value or nil
+end
+
+-- A step of a plain script: step(x, target) -> the loss.
+local function eager_step(c, m, opt, loss_of)
+  return function(x, target)
+    local loss = loss_of(m(x), target)
+    opt:zero_grad()
+    loss:backward()
+    if set(c.clip_grad_norm) then
+      torch.nn.utils.clip_grad_norm_(m:parameters(), c.clip_grad_norm)
+    end
+    opt:step()
+    return loss
+  end
+end
+
+-- The same, compiled.
+local function compiled_step(c, m, opt, loss_of)
+  local step = lupine.compile(m, { optimizer = opt, loss = loss_of,
+    clip_grad_norm = set(c.clip_grad_norm) })
+  return function(x, target)
+    return (select(2, step(x, target)))
+  end
+end
+
+local function train(c, load, step_of)
   local m = network(c.model, load)
   load_state(m, c.state, load)
   m:train()
-  local params = {}
-  for _, p in m:named_parameters() do
-    params[#params + 1] = p
-  end
-  local opt = (values.find(c.optimizer) or values.skip(c.optimizer))(params,
+  local opt = (values.find(c.optimizer) or values.skip(c.optimizer))(m:parameters(),
     keywords(c.optimizer_kwargs))
-  local sched = c.scheduler and c.scheduler ~= null and schedule(c.scheduler, opt)
+  local sched = set(c.scheduler) and schedule(c.scheduler, opt)
   local loss_of = values.find(c.loss) or values.skip(c.loss)
+  local step = step_of(c, m, opt, function(out, target)
+    return loss_of(out, target, keywords(c.loss_kwargs))
+  end)
   for t = 1, c.steps do
     local batch = c.batches[(t - 1) % #c.batches + 1]
-    local loss = loss_of(m(load(batch.input)), load(batch.target), keywords(c.loss_kwargs))
-    if math.abs(loss:item() - c.losses[t]) > c.atol + c.rtol * math.abs(c.losses[t]) then
-      error(("loss of step %d: %.9g, expected %.9g"):format(t - 1, loss:item(), c.losses[t]), 0)
+    local loss = step(load(batch.input), load(batch.target)):item()
+    if math.abs(loss - c.losses[t]) > c.atol + c.rtol * math.abs(c.losses[t]) then
+      error(("loss of step %d: %.9g, expected %.9g"):format(t - 1, loss, c.losses[t]), 0)
     end
-    opt:zero_grad()
-    loss:backward()
-    if c.clip_grad_norm and c.clip_grad_norm ~= null then
-      torch.nn.utils.clip_grad_norm_(params, c.clip_grad_norm)
-    end
-    opt:step()
     if sched then
       sched:step()
     end
@@ -355,6 +376,11 @@ function M.trajectory(c, load)
   for name, key in pairs(c.final) do
     values.near(state[name], load(key), c.rtol, c.atol, "final " .. name)
   end
+end
+
+function M.trajectory(c, load)
+  train(c, load, eager_step)
+  train(c, load, compiled_step)
 end
 
 -- ---- errors, promotion ----------------------------------------------------

@@ -1,4 +1,7 @@
---- What a random program computes on the host and on the device, compared.
+--- What a random program computes on the host and on the device, or as a compiled step
+--- (lupine.compile), compared.
+local compile = require("lupine.compile")
+local nn = require("torch.nn")
 local poptorch = require("poptorch")
 local program = require("spec.fuzz.programs.program")
 local torch = require("torch")
@@ -20,8 +23,8 @@ end
 
 -- ---- on the host ------------------------------------------------------------------
 
--- Forward of one micro-batch: its results, and the loss with its history.
-local function forward(plan, net, data, at)
+-- The arguments of one micro-batch.
+local function arguments_at(plan, data, at)
   local part = {}
   for i = 1, 3 do
     part[i] = data[i]:narrow(0, at, plan.rows):clone()
@@ -29,10 +32,19 @@ local function forward(plan, net, data, at)
       part[i] = part[i]:float()
     end
   end
-  local out = { net(program.arguments(plan, table.unpack(part))) }
+  return program.arguments(plan, table.unpack(part))
+end
+
+-- Forward of one micro-batch: its results, and the loss with its history.
+local function run_forward(plan, net, ...)
+  local out = { net(...) }
   local loss = plan.results == "list" and out[1][2][1]
     or plan.results == "dictionary" and out[1].loss or out[2]
   return flat(out, {}), loss
+end
+
+local function forward(plan, net, data, at)
+  return run_forward(plan, net, arguments_at(plan, data, at))
 end
 
 -- What a call returns of result i, of results[iteration][micro-batch][replica].
@@ -263,6 +275,73 @@ function M.run(seed, folder)
   trainer:copyWeightsToHost()
   compare_nets(plan, ours, theirs, "at the end", report)
   trainer:destroy()
+  return found, plan
+end
+
+-- ---- compiled steps -----------------------------------------------------------------
+
+local WithLoss = nn.Module:extend("WithLoss")
+
+function WithLoss:init(plan, net)
+  self.plan, self.net = plan, net
+end
+
+function WithLoss:forward(...)
+  local outs, loss = run_forward(self.plan, self.net, ...)
+  return { outs = outs, loss = loss:sum() }
+end
+
+-- One call of the training model, a step a micro-batch.
+local function call_steps(plan, step, data)
+  local results, at = {}, 0
+  for d = 1, plan.iterations do
+    results[d] = {}
+    for g = 1, plan.accumulation do
+      results[d][g] = {}
+      for replica = 1, plan.replicas do
+        results[d][g][replica] = step(arguments_at(plan, data, at)).outs
+        at = at + plan.rows
+      end
+    end
+  end
+  local lists = {}
+  for i = 1, #results[1][1][1] do
+    lists[i] = gathered(plan, results, i)
+  end
+  return lists
+end
+
+--- The same of a compiled step, which takes means of losses.
+---@param seed integer
+---@return string[] differences
+---@return table plan
+function M.run_step(seed)
+  local plan, found = program.plan(seed), {}
+  if not plan.training then
+    return found, plan
+  end
+  plan.reduction, plan.mode = "Mean", "All"
+  local ours, theirs = program.net(plan), program.net(plan)
+  local wrapped = WithLoss(plan, ours)
+  local optimizer = program.optimizer(plan, torch, theirs:parameters())
+  local held = program.optimizer(plan, torch, ours:parameters())
+  local step = compile(wrapped, { optimizer = held,
+    accumulation = plan.accumulation * plan.replicas })
+  local function report(text)
+    found[#found + 1] = text
+  end
+  for i = 1, plan.calls do
+    plan.rows = plan.rows + i - 1 -- another size each time
+    local data = { program.data(plan, i, rows_of(plan)) }
+    local want = call(plan, theirs, optimizer, data)
+    compare_lists(plan, call_steps(plan, step, data), want, ("call %d"):format(i), report)
+    if plan.rate then
+      for _, of in ipairs({ optimizer, held }) do
+        of.param_groups[1].lr = of.param_groups[1].lr * 0.4
+      end
+    end
+  end
+  compare_nets(plan, ours, theirs, "at the end", report)
   return found, plan
 end
 

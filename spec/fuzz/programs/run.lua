@@ -1,9 +1,10 @@
 --- Random programs, trained on the host and on the device:
 ---
----     build/lupine spec/fuzz/programs/run.lua SEED COUNT [SECONDS]
+---     build/lupine spec/fuzz/programs/run.lua SEED COUNT [SECONDS [WAY]]
 ---
---- prints the programs whose results, losses, weights or buffers differ, and those
---- that raise; the last line is `N programs, N findings`.
+--- (WAY: device, the default, or step, by lupine.compile) prints the programs whose
+--- results, losses, weights or buffers differ, and those that raise; the last line is
+--- `N programs, N findings`.
 package.path = "./?.lua;" .. package.path
 local compare = require("spec.fuzz.programs.compare")
 local poptorch = require("poptorch")
@@ -25,7 +26,11 @@ for seed = first, first + count - 1 do
   local plan
   local ok, found = xpcall(function()
     local list
-    list, plan = compare.run(seed, folder)
+    if arg[4] == "step" then
+      list, plan = compare.run_step(seed)
+    else
+      list, plan = compare.run(seed, folder)
+    end
     return list
   end, function(e)
     return type(e) == "table" and e or debug.traceback("raw: " .. tostring(e))
