@@ -96,7 +96,8 @@ function TrainingStep:init(model, opts)
   self._most = count(opts, "cache_size", CACHE_SIZE)
   self._host = { fuse = flag(opts, "fuse"), blocked = flag(opts, "blocked"),
     threads = opts.threads and count(opts, "threads", 1, 4096) }
-  self._gathers = self.accumulation > 1 or self._grads
+  self._updates = optimizers.compiles(opts.optimizer)
+  self._gathers = self.accumulation > 1 or self._grads or not self._updates
   self._roots = { { prefix = "", module = model },
     is_module(opts.loss) and { prefix = "loss.", module = opts.loss } or nil }
   self._parameters = (arguments.parameters(model.forward))
@@ -259,10 +260,36 @@ local function prepare(self, p, calls, updates)
   end
 end
 
--- The optimizer has made a step.
-local function updated(self)
-  self.updates, self.optimizer._stepped = self.updates + 1, true
-  hooks.run(self.optimizer._post_hooks, self.optimizer, {})
+-- What was gathered is the gradient of the optimizer's own step.
+local function step_eagerly(self, calls)
+  local torch, were, params = require("torch"), {}, {}
+  for p, name in pairs(self._watch.names) do
+    local g = self._gathering[name]
+    params[#params + 1] = p
+    were[p] = p.grad
+    p.grad = g and p.requires_grad and (calls > 1 and g / calls or self._grads and g:clone() or g)
+      or nil
+  end
+  local _ <close> = setmetatable({}, { __close = function()
+    for _, p in ipairs(params) do
+      p.grad = were[p]
+    end
+  end })
+  if self._max_norm then
+    torch.nn.utils.clip_grad_norm_(params, self._max_norm)
+  end
+  self.optimizer:step()
+end
+
+-- A run has ended, with the update if it is a part of the program.
+local function finish(self, calls)
+  if self._updates then
+    self.optimizer._stepped = true
+    hooks.run(self.optimizer._post_hooks, self.optimizer, {})
+  else
+    step_eagerly(self, calls)
+  end
+  self.updates = self.updates + 1
 end
 
 local function train(self, values)
@@ -270,15 +297,15 @@ local function train(self, values)
   local call = take(self, true, self._loss ~= nil, values)
   local calls = self.gathered + 1
   local updates = calls >= self.accumulation
-  local p = program_of(self, call, updates)
-  prepare(self, p, calls, updates)
+  local p = program_of(self, call, updates and self._updates)
+  prepare(self, p, calls, updates and self._updates)
   self.gathered = 0 -- a call that is cut short drops what was gathered
   local out = p:run(call.tensors)
   if not updates then
     self.gathered = calls
     return out
   end
-  updated(self)
+  finish(self, calls)
   if self._grads then
     out.n = out.n + 1
     out[out.n] = gradients(self, calls)
@@ -325,26 +352,6 @@ end
 
 -- ---- groups of calls -----------------------------------------------------------------------
 
--- What was gathered is the gradient of the optimizer's own step.
-local function step_eagerly(self)
-  local torch, were, params = require("torch"), {}, {}
-  for p, name in pairs(self._watch.names) do
-    local g = self._gathering[name]
-    params[#params + 1] = p
-    were[p] = p.grad
-    p.grad = g and g / self.gathered or nil
-  end
-  local _ <close> = setmetatable({}, { __close = function()
-    for _, p in ipairs(params) do
-      p.grad = were[p]
-    end
-  end })
-  if self._max_norm then
-    torch.nn.utils.clip_grad_norm_(params, self._max_norm)
-  end
-  self.optimizer:step()
-end
-
 --- The update of a group of fewer than `accumulation` calls, as at the end of an epoch:
 --- by the mean of their gradients.
 ---@return boolean updated false: nothing was gathered
@@ -353,7 +360,7 @@ function TrainingStep:update()
   if self.gathered == 0 then
     return false
   end
-  step_eagerly(self)
+  step_eagerly(self, self.gathered)
   self.gathered, self.updates = 0, self.updates + 1
   return true
 end

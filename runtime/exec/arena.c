@@ -1,5 +1,5 @@
-/* One arena for many programs, of which one runs at a time: what they compute in
- * is as much as the largest of them needs. */
+/* One arena for many programs, of which one runs at a time: what they compute
+ * in is as much as the largest of them needs. */
 #include "runtime/exec/exec_impl.h"
 
 /* Of the first one's memory. */

@@ -40,6 +40,10 @@ local KINDS = {
   ["AdamW"] = { optim.AdamW, { lr = 0.01, weight_decay = 0.1 } },
   ["AdamW with a tensor as rate"] = { optim.AdamW, { lr = torch.tensor(0.01) } },
   ["RMSprop"] = { optim.RMSprop, { lr = 0.01 } },
+  -- of these only forward and backward are compiled
+  ["Adagrad"] = { optim.Adagrad, { lr = 0.1 } },
+  ["NAdam"] = { optim.NAdam, { lr = 0.01 } },
+  ["Rprop"] = { optim.Rprop, { lr = 0.01 } },
   ["RMSprop, all of it"] = { optim.RMSprop, { lr = 0.01, momentum = 0.5, centered = true,
     weight_decay = 0.01 } },
 }
@@ -121,11 +125,13 @@ describe("the update of a compiled step", function()
   end)
 
   it("clips the norm of all gradients", function()
-    for _, k in ipairs({ 1, 2 }) do
-      run(steps.twins(small, function(params)
-        return optim.SGD(params, { lr = 1 })
-      end, { loss = F.cross_entropy, clip_grad_norm = 0.1, accumulation = k }), { 8, 8, 3, 3 },
-        1e-5)
+    for _, kind in ipairs({ "SGD", "Adadelta" }) do
+      for _, k in ipairs({ 1, 2 }) do
+        run(steps.twins(small, function(params)
+          return optim[kind](params, { lr = 1 })
+        end, { loss = F.cross_entropy, clip_grad_norm = 0.1, accumulation = k }), { 8, 8, 3, 3 },
+          1e-5)
+      end
     end
   end)
 

@@ -8,8 +8,8 @@ local Optimizer = require("torch.optim.optimizer")
 
 local M = {}
 
---- error: TypeError for what is no optimizer; NotImplementedError for one that
---- updates by code of its own; ValueError for options that no program has
+--- error: TypeError for what is no optimizer; NotImplementedError for one that calls
+--- the model itself; ValueError for options that no program has
 ---@param optimizer any
 function M.check(optimizer)
   errors.check(class.of(optimizer) and Optimizer:is(optimizer), "TypeError",
@@ -17,10 +17,9 @@ function M.check(optimizer)
   local name = getmetatable(optimizer).__name
   errors.check(not optimizer.variable_attrs, "TypeError", "compile(opts): optimizer: %s of "
     .. "poptorch.optim is for poptorch.trainingModel: take torch.optim's", name)
-  errors.check(optimizer.update_rule ~= Optimizer.update_rule
-    and optimizer.update == Optimizer.update and optimizer.step == Optimizer.step,
-    "NotImplementedError", "compile(opts): optimizer: %s has no update that can be compiled. "
-    .. "Allowed: SGD, Adam, AdamW, RMSprop of torch.optim", name)
+  errors.check(not require("torch.optim").LBFGS:is(optimizer), "NotImplementedError",
+    "compile(opts): optimizer: %s calls the model as often as it likes, a step calls it once. "
+    .. "Allowed: all others of torch.optim", name)
   for g, group in ipairs(optimizer.param_groups) do
     for _, flag in ipairs({ "differentiable", "capturable" }) do
       errors.check(not group[flag], "ValueError",
@@ -29,11 +28,23 @@ function M.check(optimizer)
   end
 end
 
+--- Whether the update is an operator of the program: those of SGD, Adam, AdamW and
+--- RMSprop. Others run behind it as they do eagerly.
+---@param optimizer torch.optim.Optimizer
+---@return boolean
+function M.compiles(optimizer)
+  return optimizer.update_rule ~= Optimizer.update_rule and optimizer.update == Optimizer.update
+    and optimizer.step == Optimizer.step
+end
+
 --- What of the optimizer fixes a program: how its groups are updated.
 ---@param optimizer torch.optim.Optimizer
 ---@return string
 function M.key(optimizer)
   local out = {}
+  if not M.compiles(optimizer) then
+    return "eager"
+  end
   for _, group in ipairs(optimizer.param_groups) do
     local rule = optimizer:update_rule(group)
     out[#out + 1] = rule.op
@@ -66,7 +77,11 @@ M.View = View
 ---@param name_of table<torch.Tensor, string> of parameters of the program
 function View:init(step, name_of)
   self.optimizer, self.name_of, self.max_norm = step.optimizer, name_of, step._max_norm
+  self.compiles = M.compiles(step.optimizer)
 end
+
+-- Of what asks for the gradient alone: no run ends with such an update.
+local GRADIENT = { op = "sub", inputs = { "param", "grad" }, outputs = { "param" } }
 
 --- How each parameter is updated that is trained.
 --- error: ValueError for a parameter that is there twice
@@ -80,10 +95,10 @@ function View:rules()
         name)
       seen[p] = true
       if p.requires_grad then
-        local rule = self.optimizer:update_rule(group, p)
+        local rule = self.compiles and self.optimizer:update_rule(group, p) or GRADIENT
         list[#list + 1] = { param = name, tensor = p, group = g, op = rule.op,
           inputs = rule.inputs, outputs = rule.outputs, attrs = rule.attrs, counts = rule.counts,
-          max_norm = self.max_norm and "max_norm" or nil }
+          max_norm = self.compiles and self.max_norm and "max_norm" or nil }
       end
     end
   end
