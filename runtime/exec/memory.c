@@ -385,6 +385,29 @@ LpStatus lp_exec_write(LpExec *x, size_t var, const LpTensor *t, LpErr *e)
     return LP_OK;
 }
 
+bool lp_exec_differs(const LpExec *x, size_t var)
+{
+    const LpVariable *v = &x->p->step->var[var];
+    return x->replicas > 1 && v->role == LP_VAR_BUFFER && lp_per_replica(x, v);
+}
+
+LpStatus lp_exec_write_one(LpExec *x, size_t var, int64_t replica,
+                           const void *src, LpErr *e)
+{
+    LpBacking *h = &x->backing[var];
+    const LpWeightLayout *layout = lp_program_weight_layout(x->p, var);
+    LP_TRY(check_held(x, var, e));
+    LP_FAIL_IF(!lp_exec_differs(x, var) || h->still || h->unread, e, LP_E_VALUE,
+               "'%s' is the same in all replicas", x->p->step->var[var].name);
+    if (h->due)
+        LP_TRY(copy_due(x, var, e));
+    void *dst = *lp_exec_at(x, replica, var);
+    if (layout)
+        return move(x, layout->load, src, dst, e);
+    memcpy(dst, src, lp_var_bytes(&x->p->step->var[var]));
+    return LP_OK;
+}
+
 LpStatus lp_exec_read_host(const LpExec *x, size_t var, void *dst, LpErr *e)
 {
     const LpVariable *v = &x->p->step->var[var];

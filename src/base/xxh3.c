@@ -5,9 +5,10 @@
 #include <string.h>
 
 #define SECRET 192
-#define STRIPE 64
+#define STRIPE LP_XXH3_STRIPE
 #define STEP 8 /* bytes of the secret from stripe to stripe */
-#define BLOCK (STRIPE * ((SECRET - STRIPE) / STEP))
+#define BLOCK LP_XXH3_BLOCK
+_Static_assert(BLOCK == STRIPE * ((SECRET - STRIPE) / STEP), "a block");
 
 static const uint8_t secret[SECRET] = {
     0xb8, 0xfe, 0x6c, 0x39, 0x23, 0xa4, 0x4b, 0xbe, 0x7c, 0x01, 0x81, 0x2c,
@@ -149,21 +150,36 @@ static void scramble(uint64_t acc[8])
     }
 }
 
-static uint64_t longer(const uint8_t *p, size_t n)
+static void add_block(uint64_t acc[8], const uint8_t *p)
 {
-    uint64_t acc[8] = {Q3, P1, P2, P3, P4, Q2, P5, Q1}, h = n * P1;
-    size_t blocks = (n - 1) / BLOCK;
-    for (size_t i = 0; i < blocks; i++) {
-        add_stripes(acc, p + i * BLOCK, BLOCK / STRIPE);
-        scramble(acc);
-    }
-    size_t rest = n - 1 - blocks * BLOCK;
-    add_stripes(acc, p + blocks * BLOCK, rest / STRIPE);
-    add_stripe(acc, p + n - STRIPE, secret + SECRET - STRIPE - 7);
+    add_stripes(acc, p, BLOCK / STRIPE);
+    scramble(acc);
+}
+
+static const uint64_t start[8] = {Q3, P1, P2, P3, P4, Q2, P5, Q1};
+
+/* `n` bytes in all, of which 1 to BLOCK come now, behind a stripe of others. */
+static uint64_t end_long(const uint64_t blocks[8], const uint8_t *p,
+                         size_t rest, size_t n)
+{
+    uint64_t acc[8], h = n * P1;
+    memcpy(acc, blocks, sizeof acc);
+    add_stripes(acc, p, (rest - 1) / STRIPE);
+    add_stripe(acc, p + rest - STRIPE, secret + SECRET - STRIPE - 7);
     for (int i = 0; i < 8; i += 2)
         h += fold(acc[i] ^ read64(secret + 11 + 8 * i),
                   acc[i + 1] ^ read64(secret + 19 + 8 * i));
     return avalanche(h);
+}
+
+static uint64_t longer(const uint8_t *p, size_t n)
+{
+    uint64_t acc[8];
+    size_t blocks = (n - 1) / BLOCK;
+    memcpy(acc, start, sizeof acc);
+    for (size_t i = 0; i < blocks; i++)
+        add_block(acc, p + i * BLOCK);
+    return end_long(acc, p + blocks * BLOCK, n - blocks * BLOCK, n);
 }
 
 uint64_t lp_xxh3(const void *data, size_t n)
@@ -182,4 +198,37 @@ uint64_t lp_xxh3(const void *data, size_t n)
     if (n > 0)
         return up_to_3(p, n);
     return finish(read64(secret + 56) ^ read64(secret + 64));
+}
+
+/* ---- in pieces ----------------------------------------------------------- */
+void lp_xxh3_begin(LpXxh3 *x)
+{
+    *x = (LpXxh3){0};
+    memcpy(x->acc, start, sizeof x->acc);
+}
+
+/* A block is added when something comes after it: the end is another matter. */
+void lp_xxh3_add(LpXxh3 *x, const void *p, size_t n)
+{
+    const uint8_t *from = p;
+    x->n += n;
+    while (n > 0) {
+        if (x->fill == BLOCK) {
+            add_block(x->acc, x->bytes + STRIPE);
+            memcpy(x->bytes, x->bytes + BLOCK, STRIPE);
+            x->fill = 0;
+        }
+        size_t k = n < BLOCK - x->fill ? n : BLOCK - x->fill;
+        memcpy(x->bytes + STRIPE + x->fill, from, k);
+        x->fill += k;
+        from += k;
+        n -= k;
+    }
+}
+
+uint64_t lp_xxh3_end(const LpXxh3 *x)
+{
+    if (x->n <= BLOCK)
+        return lp_xxh3(x->bytes + STRIPE, x->n);
+    return end_long(x->acc, x->bytes + STRIPE, x->fill, x->n);
 }

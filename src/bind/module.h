@@ -40,6 +40,8 @@ void lp_bind_ops(lua_State *L);       /* records of operators: ops.c */
 
 void lp_bind_simulation(lua_State *L); /* reports: simulation.c */
 void lp_bind_strategy(lua_State *L);   /* rules of placement: strategy.c */
+void lp_bind_folders(lua_State *L);    /* folders, checksums: folders.c */
+void lp_bind_lua_random(lua_State *L); /* math.random's: lua_random.c */
 
 int luaopen_lupine_core(lua_State *L);
 

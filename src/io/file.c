@@ -19,10 +19,12 @@
 #include "src/base/checked.h"
 #include "src/base/interrupt.h"
 #include "src/base/mem.h"
+#include "src/base/xxh3.h"
 
 #define MODE 0666 /* less the umask */
 #define ATTEMPTS 100
-#define PIECE ((size_t)64 << 20) /* read between two looks for Ctrl-C */
+#define PIECE ((size_t)64 << 20)   /* read between two looks for Ctrl-C */
+#define HASHED ((size_t)256 << 10) /* bytes that are hashed at a time */
 
 LpStatus lp_file_error(const char *name, LpErr *e)
 {
@@ -95,6 +97,33 @@ LpStatus lp_file_read(FILE *f, const char *name, void *p, size_t n,
     size_t got = 0;
     LP_TRY(lp_file_some(f, name, p, n, &got, e));
     return check_all(name, what, n, got, e);
+}
+
+static LpStatus hash_stream(FILE *f, const char *path, void *room, LpXxh3 *x,
+                            LpErr *e)
+{
+    size_t got = HASHED;
+    while (got == HASHED) {
+        got = 0;
+        LP_TRY(lp_file_some(f, path, room, HASHED, &got, e));
+        lp_xxh3_add(x, room, got);
+    }
+    return LP_OK;
+}
+
+LpStatus lp_file_hash(const char *path, uint64_t *hash, int64_t *size, LpErr *e)
+{
+    FILE *f;
+    LpXxh3 x;
+    LP_TRY(lp_file_open(path, &f, size, e));
+    lp_xxh3_begin(&x);
+    void *room = lp_alloc(HASHED);
+    LpStatus s = room ? hash_stream(f, path, room, &x, e) : lp_no_memory(e);
+    *hash = lp_xxh3_end(&x);
+    *size = (int64_t)x.n;
+    lp_free(room);
+    fclose(f);
+    return s;
 }
 
 void lp_file_order(void *p, int64_t n, size_t size, bool big)

@@ -35,6 +35,11 @@ LpStatus lp_file_some(FILE *f, const char *name, void *p, size_t n, size_t *got,
 LpStatus lp_file_read(FILE *f, const char *name, void *p, size_t n,
                       const char *what, LpErr *e);
 
+/* The XXH3 of a regular file and its length in bytes. OSError;
+ * KeyboardInterrupt on Ctrl-C. */
+LpStatus lp_file_hash(const char *path, uint64_t *hash, int64_t *size,
+                      LpErr *e);
+
 /* A file that replaces `path` as a whole or not at all: written beside it
  * under a temporary name, synced, renamed. It keeps the permissions of the file
  * that it replaces; where a link leads, the file there is replaced. OSError if

@@ -148,6 +148,15 @@ read_executable(str path) -> (Any names, Any tensors, Any texts)
   -- An executable file of this version.
 write_executable(str path, Any names, Tensor[] tensors, Any texts) -> None
   -- An executable file, replaced as a whole or not at all.
+hash_file(str path) -> (str, int)
+  -- The 16 hexadecimal digits of the XXH3 of a file's bytes, and their number.
+new_folder(str parent) -> Any
+  -- A new folder within one that is there: folder:path(); folder:rename(path, replace) gives it
+  -- its place as a whole, unless something is there. It goes when it is closed before that.
+remove_folder(str path) -> None
+  -- Removes a folder of files, of which nobody sees a part.
+lua_random(Tensor? state=None) -> Any
+  -- The state of math.random, or nothing after setting it.
 is_folder(str path) -> bool
   -- Whether a folder is there.
 lock_file(str path) -> Any

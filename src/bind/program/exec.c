@@ -133,16 +133,34 @@ static LpTensor *check_data(lua_State *L, int i, const LpVariable *v)
     return c;
 }
 
+/* exec:differs(var) -> whether each replica has its own value, of which the host
+ * has one */
+static int exec_differs(lua_State *L)
+{
+    const LpExec *x = check_exec(L);
+    size_t i = lp_check_var(L, 2, lp_exec_program(x)->step);
+    lua_pushboolean(L, lp_exec_differs(x, i));
+    return 1;
+}
+
+/* exec:write(var, tensor, replica from 0): that one's value; without it all
+ * get it */
 static int exec_write(lua_State *L)
 {
     LpExec *x = check_idle(L, "write");
     const LpStep *s = lp_exec_program(x)->step;
     size_t i = lp_check_var(L, 2, s);
+    int64_t r = luaL_optinteger(L, 4, -1);
     LpErr e = {0};
+    if (r < -1 || r >= lp_exec_replicas(x))
+        return lp_raise(L, LP_E_INDEX, "no replica %d", (int)r);
     LpTensor *t = lp_check_tensor(L, 3, "write", s->var[i].name);
     lp_must(L, lp_sync_fits(x, i, whole(t, &s->var[i]), &e), &e);
     t = check_data(L, 3, &s->var[i]);
-    lp_must(L, lp_exec_write(x, i, t, &e), &e);
+    lp_must(L,
+            r < 0 ? lp_exec_write(x, i, t, &e)
+                  : lp_exec_write_one(x, i, r, lp_tensor_data(t), &e),
+            &e);
     return 0;
 }
 
@@ -471,6 +489,7 @@ static const luaL_Reg exec_methods[] = {{"read", exec_read},
                                         {"write", exec_write},
                                         {"bind", exec_bind},
                                         {"bound", exec_bound},
+                                        {"differs", exec_differs},
                                         {"run", exec_run},
                                         {"gathers", exec_gathers},
                                         {"share", exec_share},
