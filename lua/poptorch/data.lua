@@ -169,6 +169,27 @@ function DataLoader:iter()
   return TorchLoader.iter(self)
 end
 
+--- As torch.utils.data.DataLoader's; of an asynchronous mode where the loop stands,
+--- not the process that reads ahead.
+---@return table
+function DataLoader:state_dict()
+  check.method(self, DataLoader, "state_dict")
+  return (self._accessor or TorchLoader).state_dict(self._accessor or self)
+end
+
+--- As torch.utils.data.DataLoader's; an asynchronous mode starts another process.
+---@param state_dict table
+function DataLoader:load_state_dict(state_dict)
+  check.method(self, DataLoader, "load_state_dict")
+  return (self._accessor or TorchLoader).load_state_dict(self._accessor or self, state_dict)
+end
+
+--- The next loop begins a new epoch, though the last one was left early.
+function DataLoader:end_epoch()
+  check.method(self, DataLoader, "end_epoch")
+  return (self._accessor or TorchLoader).end_epoch(self._accessor or self)
+end
+
 function DataLoader:__len__()
   if not self._rebatched or self._batches_given then
     return TorchLoader.__len__(self)

@@ -58,8 +58,8 @@ int lp_exec_lanes(const LpExec *x);
 LpStatus lp_exec_write(LpExec *x, size_t var, const LpTensor *t, LpErr *e);
 LpStatus lp_exec_read(const LpExec *x, size_t var, int64_t replica, void *dst,
                       LpErr *e);
-/* One replica's value of a variable that differs between them while the host has
- * one of it (lp_exec_differs), as lp_exec_read gave it. */
+/* One replica's value of a variable that differs between them while the host
+ * has one of it (lp_exec_differs), as lp_exec_read gave it. */
 LpStatus lp_exec_write_one(LpExec *x, size_t var, int64_t replica,
                            const void *src, LpErr *e);
 bool lp_exec_differs(const LpExec *x, size_t var);

@@ -27,7 +27,8 @@ LpStatus lp_folder_end(LpFolderOut *o, const char *path, bool replace,
 /* Removes what was filled; none is fine. */
 void lp_folder_drop(LpFolderOut *o);
 
-/* Removes a folder of files. Nobody sees a part of it under its name. OSError. */
+/* Removes a folder of files. Nobody sees a part of it under its name. OSError.
+ */
 LpStatus lp_folder_remove(const char *path, LpErr *e);
 
 #endif

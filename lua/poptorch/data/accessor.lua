@@ -182,12 +182,28 @@ local function fail(self, message, class_name, kind, why)
   error(self._failed, 0)
 end
 
-function Accessor:_start(source, o)
-  self.dataset, self.rebatched_size = source, o.rebatched_size
+-- The next message that says something else than what a loop began with.
+local function heard(self)
+  while true do
+    local message, tensors = messages.receive(self._channel)
+    if not message or not message.start then
+      return message, tensors
+    end
+    self._starts[message.loop] = message.start
+  end
+end
+
+-- With `resume` the first loop is the rest of the one that this is of.
+function Accessor:_start(source, o, resume)
+  self.dataset, self.rebatched_size, self._options = source, o.rebatched_size, o
   self._drop_last = not loader_of(source) or source.drop_last
   o.drop_last = self._drop_last
-  self._loop, self._channel = 0, core.start_worker(function(channel)
-    fetcher.run(channel, source, o)
+  self._loop, self._starts, self._position, self._ended = 0, {}, 0, false
+  self._channel = core.start_worker(function(channel)
+    if loader_of(source) then
+      source._accessor = nil -- here it reads itself
+    end
+    fetcher.run(channel, source, o, resume)
   end, true)
   self._pid = self._channel:pid()
   -- Ctrl-C while the first element is waited for ends the process at once.
@@ -198,7 +214,7 @@ function Accessor:_start(source, o)
   end })
   logging.debug("AsynchronousDataAccessor worker process: %d", self._pid)
   local function first()
-    local message, tensors = messages.receive(self._channel)
+    local message, tensors = heard(self)
     if message == nil or message.error then
       fail(self, message, "Error", "poptorch_py_error", "the worker failed to start")
     end
@@ -242,7 +258,7 @@ end
 -- the end. Elements of earlier loops are skipped.
 local function receive(self, n)
   while true do
-    local signal = messages.receive(self._channel)
+    local signal = heard(self)
     if signal == nil or signal.error then
       fail(self, signal, "AssertionError", nil, "an error occurred in the data fetcher")
     elseif signal[1] == n then
@@ -272,6 +288,8 @@ function Accessor:iter()
   self._loop = self._loop + 1
   local n, ended = self._loop, false
   messages.signal(self._channel, n)
+  self._starts[n - 1] = nil
+  self._position, self._ended, self._resumed = self._resumed or 0, false, nil
   return function()
     if ended then
       return nil
@@ -282,15 +300,60 @@ function Accessor:iter()
     self:_release()
     local slot, rows = receive(self, n)
     if not slot then
-      ended = true
+      ended, self._ended = true, true
       return nil
     end
+    self._position = self._position + 1
     return elements.values(taken(self, slot, rows), self._form)
   end
 end
 
 function Accessor:__iter__()
   return self:iter()
+end
+
+-- ---- where it stands ---------------------------------------------------------
+
+--- Where the latest loop stands: how many elements it has given, whatever the process
+--- has read ahead, and what it began with.
+--- error: AssertionError after terminate, for an error of the process
+---@return table
+function Accessor:state_dict()
+  alive(self)
+  if self._loop == 0 then -- what the first one begins with
+    return { position = self._resumed or 0, ended = false, start = self._starts[1] }
+  end
+  return { position = self._position, ended = self._ended, start = self._starts[self._loop] }
+end
+
+--- Starts another process, whose first loop is the rest of the one that the state is
+--- of, or, if that one had ended, the one after it. A DataLoader goes on without
+--- reading again what it has given, anything else is read from its beginning.
+--- error: TypeError for what state_dict did not give
+---@param state_dict table
+function Accessor:load_state_dict(state_dict)
+  local where = "AsynchronousDataAccessor: load_state_dict: "
+  check.table(state_dict, where .. "state_dict")
+  check.table(state_dict.start, where .. "start")
+  check.bool(state_dict.ended, where .. "ended")
+  check.int(state_dict.position, where .. "position", { min = 0 })
+  local source = self.dataset
+  self:terminate()
+  self._failed = nil
+  self:_start(source, self._options, state_dict)
+  self._resumed, self._ended = state_dict.position, state_dict.ended
+  if state_dict.ended then
+    self._loop, self._position, self._resumed = 1, state_dict.position, nil
+  end
+end
+
+--- A loop that was left early counts as one in the middle, which a state goes on
+--- with; after this the next one begins at the beginning there, too.
+function Accessor:end_epoch()
+  if self._resumed then
+    self._loop, self._position, self._resumed = 1, self._resumed, nil
+  end
+  self._ended = true
 end
 
 Accessor.__call = loop.call

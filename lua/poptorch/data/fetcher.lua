@@ -6,6 +6,8 @@
 --- wants (its number) and when it has read a buffer (0); the fetcher says, in
 --- order, which buffer holds an element of which loop (loop, slot, and the rows
 --- of each tensor if one has fewer than the buffer) and where a loop ends (loop).
+--- Before a loop's elements it sends what the loop began with, a start
+--- (poptorch/data/starts.lua), from which another process can go on.
 --- When the consumer wants a later loop than the one that is read, this is left;
 --- when that one is being read already, it goes on. Elements of a loop that was
 --- left are skipped by the consumer, so neither side waits for the other's word.
@@ -17,6 +19,7 @@ local errors = require("lupine.base.errors")
 local loop = require("torch.utils.data.loop")
 local messages = require("torch.utils.data.messages")
 local check = require("lupine.base.check")
+local starts = require("poptorch.data.starts")
 
 local M = {}
 
@@ -35,14 +38,49 @@ local M = {}
 local Fetcher = {}
 Fetcher.__index = Fetcher
 
-function Fetcher:begin(n)
+function Fetcher:leave()
   local guard = self.guard
   self.guard = nil
   if guard then
     getmetatable(guard).__close(guard)
   end
-  self.held, self.rows, self.ended, self.loop = nil, 0, false, n
-  self.step, self.guard = elements.of(self.source)
+  self.held, self.rows, self.ended = nil, 0, false
+end
+
+function Fetcher:begin(n)
+  self:leave()
+  self.loop = n
+  local start
+  start, self.step, self.guard = starts.begin(self.source)
+  messages.send(self.channel, { loop = n, start = start }, "AsynchronousDataAccessor: the state")
+end
+
+-- Leaves out the rows of the source that were put into elements already.
+function Fetcher:drop_rows(n)
+  while n > 0 and self:read() do
+    local rows = self.held[1]:size(0)
+    self.at = math.min(n, rows)
+    n = n - self.at
+    self.held = self.at < rows and self.held or nil
+  end
+end
+
+-- Loop 1 is the rest of one that an accessor before has given some elements of. The
+-- ring is made like the first element of all.
+function Fetcher:resume(resume)
+  local size = self.o.rebatched_size
+  self.step, self.guard = starts.again(self.source, resume.start, 0)
+  if self:read() then
+    self:make_ring()
+  end
+  self:leave()
+  self.loop = 1
+  messages.send(self.channel, { loop = 1, start = resume.start },
+    "AsynchronousDataAccessor: the state")
+  local left
+  self.step, self.guard, left = starts.again(self.source, resume.start, resume.position, size,
+    resume.ended)
+  self:drop_rows(left)
 end
 
 -- Reads the next element; false at the end.
@@ -213,11 +251,15 @@ function Fetcher:listen()
   end
 end
 
-local function work(self)
-  self:begin(1)
-  errors.check(self:read(), "AssertionError", "the dataset is empty")
-  self:make_ring()
-  self:put()
+local function work(self, resume)
+  if resume then
+    self:resume(resume)
+  else
+    self:begin(1)
+    errors.check(self:read(), "AssertionError", "the dataset is empty")
+    self:make_ring()
+    self:put()
+  end
   while self:listen() do
     local step, n = self:next_step()
     step(self, n)
@@ -228,10 +270,11 @@ end
 ---@param channel table
 ---@param source any
 ---@param o table the options, checked
-function M.run(channel, source, o)
+---@param resume? {start: table, position: integer, ended: boolean} the loop to go on with
+function M.run(channel, source, o, resume)
   local self = setmetatable({ channel = channel, source = source, o = o, wanted = 0,
     outgoing = {}, announced = 0 }, Fetcher)
-  local done, e = xpcall(work, messages.failure, self)
+  local done, e = xpcall(work, messages.failure, self, resume)
   if not done then
     messages.send(channel, { error = e }, "AsynchronousDataAccessor")
   end

@@ -45,10 +45,7 @@ function Part:_order()
   return self.count, random.permutation(self.n, source):narrow(0, self.first + shift, self.count)
 end
 
-function Part:__iter__()
-  local _, order = self:_order()
-  return loop.iterate(order:tolist())
-end
+Part.__iter__ = sampler.iterate_order
 
 function Part:__len__()
   return self.count

@@ -133,8 +133,8 @@ static LpTensor *check_data(lua_State *L, int i, const LpVariable *v)
     return c;
 }
 
-/* exec:differs(var) -> whether each replica has its own value, of which the host
- * has one */
+/* exec:differs(var) -> whether each replica has its own value, of which the
+ * host has one */
 static int exec_differs(lua_State *L)
 {
     const LpExec *x = check_exec(L);

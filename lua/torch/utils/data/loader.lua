@@ -9,7 +9,8 @@
 --- batches by one row selection per tensor; any other is read sample by sample
 --- and collated. What a dataset draws at random while a batch is read depends
 --- on the epoch and the batch's number alone, so that it is the same with any
---- number of workers. A worker computes on one thread; with deterministic
+--- number of workers and when an epoch goes on in another process (position.lua). A
+--- worker computes on one thread; with deterministic
 --- algorithms so does a loader without workers while it reads a batch, so that
 --- the bits of what a dataset or collate_fn computes are the same too.
 --- Source: PyTorch 2.0 documentation, torch.utils.data.DataLoader.
@@ -20,6 +21,7 @@ local core = require("lupine.core")
 local data = require("torch.utils.data.dataset")
 local errors = require("lupine.base.errors")
 local loop = require("torch.utils.data.loop")
+local position = require("torch.utils.data.position")
 local random = require("torch.utils.data.random")
 local sampler = require("torch.utils.data.sampler")
 local signatures = require("lupine.base.signatures")
@@ -172,9 +174,10 @@ local function index_rows(list)
   return { index = torch.tensor(list, { dtype = torch.int64 }), n = #list }
 end
 
--- Tasks of an epoch whose order is known at once.
-local function cut(self, n, index)
-  local size, at = self.batch_sampler.batch_size, 0
+-- Tasks of an epoch whose order is known at once, from number `first` on.
+local function cut(self, first, n, index)
+  local size = self.batch_sampler.batch_size
+  local at = first * size
   return function()
     local count = math.min(size, n - at)
     if count <= 0 or count < size and self.batch_sampler.drop_last then
@@ -186,18 +189,39 @@ local function cut(self, n, index)
   end
 end
 
--- The tasks of an epoch: an index, a list of indices, or rows of a dataset that
--- gives whole batches.
-local function tasks(self)
+-- A sampler's values. What one draws meanwhile is not between the caller's numbers,
+-- so that how far workers read ahead changes none of them.
+local function drawn(source, seed, where)
+  local step = loop.iterate(source, where)
+  if sampler.draws_at_once(source) or type(source) == "table" and not class.of(source) then
+    return step
+  end
+  local stream = random.stream(~seed & math.maxinteger)
+  return function()
+    return stream(step)
+  end
+end
+
+local function skip(step, n)
+  for _ = 1, n do
+    step()
+  end
+  return step
+end
+
+-- The tasks of an epoch from number `first` on: an index, a list of indices, or rows
+-- of a dataset that gives whole batches.
+local function tasks(self, seed, first)
   if not self._batching then
-    return loop.iterate(self.sampler, "DataLoader: sampler")
+    return skip(drawn(self.sampler, seed, "DataLoader: sampler"), first)
   end
   local fast = self.collate_fn == collate.default_collate and data.takes(self.dataset)
   local batches = self.batch_sampler
-  if fast and class.of(batches) == sampler.BatchSampler and batches.sampler._order then
-    return cut(self, batches.sampler:_order())
+  if fast and class.of(batches) == sampler.BatchSampler
+    and sampler.draws_at_once(batches.sampler) then
+    return cut(self, first, batches.sampler:_order())
   end
-  local next_batch = loop.iterate(batches, "DataLoader: batch_sampler")
+  local next_batch = skip(drawn(batches, seed, "DataLoader: batch_sampler"), first)
   return function()
     local indices = next_batch()
     if indices ~= nil then
@@ -250,31 +274,36 @@ end
 local Task = {
   __close = function(self)
     core.set_task(self.before)
-    if self.state then
-      core.set_rng_state(self.state)
-    end
   end,
 }
 
--- fn(...) as a worker would run it. With a seed its random numbers begin there,
--- and the caller's go on as if nothing had been drawn.
-local function as_worker(seed, fn, ...)
-  local _ <close> = setmetatable({ before = core.set_task(true),
-    state = seed and core.get_rng_state() }, Task)
-  if seed then
-    core.manual_seed(seed)
-  end
+-- fn(...) as a worker would run it.
+local function as_worker(fn, ...)
+  local _ <close> = setmetatable({ before = core.set_task(true) }, Task)
   return fn(...)
 end
 
-local function here(self, seed)
+-- The same with random numbers from a seed on; the caller's go on as if nothing had
+-- been drawn.
+local function seeded(seed, fn, ...)
+  local _ <close> = random.keep()
+  random.seed_all(seed)
+  return as_worker(fn, ...)
+end
+
+local function stream_here(self, seed, first)
+  local own = random.stream(seed)
+  local stream = own(as_worker, self._stream, self)
+  return skip(function()
+    return own(as_worker, stream)
+  end, first)
+end
+
+local function here(self, seed, first)
   if self._iterable then
-    local stream = as_worker(nil, self._stream, self)
-    return function()
-      return as_worker(nil, stream)
-    end
+    return stream_here(self, seed, first)
   end
-  local next_task, k = tasks(self), -1
+  local next_task, k = tasks(self, seed, first), first - 1
   return function()
     local task = next_task()
     if task == nil then
@@ -282,21 +311,52 @@ local function here(self, seed)
     end
     k = k + 1
     if type(task) == "table" and task.n then
-      return as_worker(nil, self._run, self, task) -- nothing is drawn
+      return as_worker(self._run, self, task) -- nothing is drawn
     end
-    return as_worker(workers.batch_seed(seed, k), self._run, self, task)
+    return seeded(workers.batch_seed(seed, k), self._run, self, task)
   end
 end
 
---- An iterator over one epoch, as a generic for takes it.
+--- An iterator over one epoch, as a generic for takes it; after load_state_dict over
+--- the rest of the one that the state is of.
 ---@return fun(): any, ...
 function DataLoader:iter()
   check.method(self, DataLoader, "iter")
-  local seed = random.seed(self.generator)
-  if self.num_workers == 0 then
-    return here(self, seed)
-  end
-  return workers.iterate(self, seed, not self._iterable and tasks(self) or nil)
+  return position.loop(self, function(first)
+    local seed = random.seed(self.generator)
+    if self.num_workers == 0 then
+      return here(self, seed, first)
+    end
+    return workers.iterate(self, seed, not self._iterable and tasks(self, seed, first) or nil,
+      first)
+  end)
+end
+
+--- Where the latest loop stands: how many batches it has given, and what its order
+--- and its random numbers began with. Batches that workers have read ahead do not
+--- count. Samplers and datasets with state_dict and load_state_dict are asked for
+--- theirs when an epoch begins.
+---@return table
+function DataLoader:state_dict()
+  check.method(self, DataLoader, "state_dict")
+  return position.save(self)
+end
+
+--- The next loop is the rest of the epoch that the state is of: the same batches, for
+--- any number of workers; what was read before is not read again, but of an iterable
+--- dataset.
+--- errors: TypeError, ValueError for what state_dict did not give
+---@param state_dict table
+function DataLoader:load_state_dict(state_dict)
+  check.method(self, DataLoader, "load_state_dict")
+  position.load(self, state_dict)
+end
+
+--- A loop that was left early counts as one in the middle, which a state goes on
+--- with; after this the next one begins a new epoch there, too.
+function DataLoader:end_epoch()
+  check.method(self, DataLoader, "end_epoch")
+  position.leave(self)
 end
 
 function DataLoader:__iter__()

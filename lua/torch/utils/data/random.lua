@@ -1,7 +1,9 @@
 --- What draws indices: permutations and draws with replacement, from a
 --- torch.Generator or, without one, from the global state, so that
---- torch.manual_seed makes a whole script repeatable.
+--- torch.manual_seed makes a whole script repeatable; and streams of random numbers
+--- beside the global one.
 local check = require("lupine.base.check")
+local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 
 local M = {}
@@ -43,6 +45,58 @@ end
 ---@return integer
 function M.seed(generator)
   return M.draws(math.maxinteger, 1, generator):item()
+end
+
+-- ---- streams of their own ---------------------------------------------------
+
+--- torch's and Lua's random numbers as they are now.
+---@return {torch: torch.Tensor, lua: torch.Tensor}
+function M.state()
+  return { torch = core.get_rng_state(), lua = core.lua_random() }
+end
+
+--- They go on from there.
+---@param state {torch: torch.Tensor, lua: torch.Tensor}
+function M.set_state(state)
+  core.set_rng_state(state.torch)
+  core.lua_random(state.lua)
+end
+
+--- Both begin at a seed.
+---@param seed integer
+function M.seed_all(seed)
+  core.manual_seed(seed)
+  math.randomseed(seed)
+end
+
+local Kept = { __close = function(kept)
+  if kept.stream then
+    kept.stream.state = M.state()
+  end
+  M.set_state(kept.state)
+end }
+
+--- To be closed: the caller's random numbers go on then as if none had been drawn.
+---@return table
+function M.keep()
+  return setmetatable({ state = M.state() }, Kept)
+end
+
+--- Random numbers of their own: what a function draws in `stream(fn, ...)` goes on
+--- where the last one ended, and the caller's stay as they are.
+---@param seed integer
+---@return fun(fn: fun(...: any): ...): ...
+function M.stream(seed)
+  local stream = {}
+  return function(fn, ...)
+    local _ <close> = setmetatable({ state = M.state(), stream = stream }, Kept)
+    if stream.state then
+      M.set_state(stream.state)
+    else
+      M.seed_all(seed)
+    end
+    return fn(...)
+  end
 end
 
 return M

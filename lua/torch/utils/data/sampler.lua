@@ -34,7 +34,63 @@ function Sampler.__iter__(self)
     getmetatable(self).__name)
 end
 
-local function iterate_order(self)
+-- ---- where it stands -------------------------------------------------------
+
+local INNER = { "sampler", "batch_sampler", "batches" }
+
+local function is_generator(x)
+  local mt = type(x) == "userdata" and getmetatable(x)
+  return mt and mt.__name == "torch.Generator"
+end
+
+-- A sampler within, if it has a state.
+local function stateful(self, name)
+  local inner = rawget(self, name)
+  return class.of(inner) and inner.state_dict and inner.load_state_dict and inner
+end
+
+--- What the order of the epochs to come depends on: the state of a torch.Generator
+--- in the field `generator`, the number in `epoch`, and the same of a sampler
+--- within, in `sampler`, `batch_sampler` or `batches`. A class with more has its own
+--- state_dict and load_state_dict.
+---@return table
+function Sampler:state_dict()
+  local out = { epoch = math.type(self.epoch) and self.epoch or nil,
+    generator = is_generator(self.generator) and self.generator:get_state() or nil }
+  for _, name in ipairs(INNER) do
+    local inner = stateful(self, name)
+    out[name] = inner and inner:state_dict() or nil
+  end
+  return out
+end
+
+--- Takes over what state_dict gave.
+--- error: TypeError for something else
+---@param state table
+function Sampler:load_state_dict(state)
+  local where = getmetatable(self).__name .. ": load_state_dict: "
+  check.table(state, where .. "state_dict")
+  if state.generator ~= nil then
+    errors.check(is_generator(self.generator), "ValueError",
+      "%sthe state is of a sampler with a generator, this one has none", where)
+    self.generator:set_state(state.generator)
+  end
+  if state.epoch ~= nil then
+    self.epoch = check.int(state.epoch, where .. "epoch")
+  end
+  for _, name in ipairs(INNER) do
+    local inner = stateful(self, name)
+    if inner and state[name] ~= nil then
+      inner:load_state_dict(state[name])
+    end
+  end
+end
+
+-- ---- samplers --------------------------------------------------------------
+
+--- __iter__ of a sampler with `_order`.
+---@return fun(): integer?
+function M.iterate_order(self)
   local n, order = self:_order()
   local i = 0
   order = order and order:tolist()
@@ -60,7 +116,7 @@ function Sequential:_order()
   return dataset.len(self.data_source), nil
 end
 
-Sequential.__iter__ = iterate_order
+Sequential.__iter__ = M.iterate_order
 
 function Sequential:__len__()
   return dataset.len(self.data_source)
@@ -104,7 +160,7 @@ function Random:_order()
   return wanted, require("torch").cat(parts):narrow(0, 0, wanted)
 end
 
-Random.__iter__ = iterate_order
+Random.__iter__ = M.iterate_order
 
 --- The given indices (a list or an int64 tensor) in random order.
 ---@class torch.utils.data.SubsetRandomSampler: torch.utils.data.Sampler
@@ -130,7 +186,7 @@ function SubsetRandom:_order()
   return n, self._index:index_select(0, random.permutation(n, self.generator))
 end
 
-SubsetRandom.__iter__ = iterate_order
+SubsetRandom.__iter__ = M.iterate_order
 
 --- Indices 0 … #weights-1, each as likely as its weight.
 ---@class torch.utils.data.WeightedRandomSampler: torch.utils.data.Sampler
@@ -163,7 +219,7 @@ function Weighted:_order()
     self.replacement, { generator = self.generator })
 end
 
-Weighted.__iter__ = iterate_order
+Weighted.__iter__ = M.iterate_order
 
 --- The part of one process, every num_replicas-th index of an order that `seed`
 --- and the epoch fix; padded from the start (or cut short) so that all parts are
@@ -213,13 +269,25 @@ function Distributed:_order()
   return each, order
 end
 
-Distributed.__iter__ = iterate_order
+Distributed.__iter__ = M.iterate_order
 
 --- Lists of batch_size indices of another sampler.
 ---@class torch.utils.data.BatchSampler: torch.utils.data.Sampler
 local Batch = Sampler:extend("BatchSampler")
 M.BatchSampler = Batch
 signatures.note(Batch, "BatchSampler(sampler, batch_size, drop_last)", 1)
+
+--- Whether all that a sampler draws is drawn when a loop over it starts: those of
+--- this file and what is made of them.
+---@param x any
+---@return boolean
+function M.draws_at_once(x)
+  local cls = class.of(x)
+  if cls == Batch then
+    return M.draws_at_once(x.sampler)
+  end
+  return cls and cls._order ~= nil and cls.__iter__ == M.iterate_order
+end
 
 function Batch:init(...)
   local v = check.arguments("BatchSampler", { "sampler", "batch_size", "drop_last" }, nil, ...)

@@ -12,6 +12,7 @@ local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local messages = require("torch.utils.data.messages")
+local random = require("torch.utils.data.random")
 
 local M = {}
 
@@ -73,28 +74,23 @@ function M.get_worker_info()
   return info
 end
 
-local function seed_all(seed)
-  core.manual_seed(seed)
-  math.randomseed(seed)
-end
-
 local function main(loader, id, channel, seed)
   local stream
   local function work(task)
     if task.start then -- an epoch begins
       info.seed = (task.start + id) & math.maxinteger
-      seed_all(info.seed)
+      random.seed_all(info.seed)
       stream = loader._iterable and loader:_stream() or nil
       return nil
     elseif stream then
       return table.pack(stream())
     end
-    seed_all(task.seed)
+    random.seed_all(task.seed)
     return table.pack(loader:_run(task.samples))
   end
   info = { id = id, num_workers = loader.num_workers, seed = (seed + id) & math.maxinteger,
     dataset = loader.dataset }
-  seed_all(info.seed)
+  random.seed_all(info.seed)
   local ready, problem = true, nil
   if loader.worker_init_fn then
     ready, problem = xpcall(loader.worker_init_fn, messages.failure, id)
@@ -182,9 +178,10 @@ local function pool_of(loader, seed)
   return pool
 end
 
--- Sends what a worker is to do next; false when there is nothing more.
-local function feeder(pool, seed, next_task)
-  local k = -1
+-- Sends what a worker is to do next; false when there is nothing more. The first
+-- task has the number `first`.
+local function feeder(pool, seed, next_task, first)
+  local k = first - 1
   return function(id)
     if not next_task then
       messages.send(pool.channels[id + 1], { next = true }, "DataLoader")
@@ -201,16 +198,17 @@ local function feeder(pool, seed, next_task)
   end
 end
 
--- A function that gives the values of the batches in order.
-local function batches(pool, loader, feed)
-  local n, id, under_way = loader.num_workers, -1, {}
+-- A function that gives the values of the batches in order, the first one of worker
+-- `first`.
+local function batches(pool, loader, feed, first)
+  local n, id, under_way = loader.num_workers, first - 1, {}
   local ended, left = {}, n
   for i = 0, n - 1 do
     under_way[i] = 0
   end
   for _ = 1, math.min(loader.prefetch_factor, messages.MOST_UNREAD) do
-    for i = 0, n - 1 do
-      under_way[i] = under_way[i] + (feed(i) and 1 or 0)
+    for i = first, first + n - 1 do
+      under_way[i % n] = under_way[i % n] + (feed(i % n) and 1 or 0)
     end
   end
   return function()
@@ -235,15 +233,23 @@ local function batches(pool, loader, feed)
   end
 end
 
+-- Leaves out what an iterable dataset gives first.
+local function skip(next_batch, n)
+  for _ = 1, n do
+    next_batch()
+  end
+end
+
 --- One epoch: a function that gives the batches, and what a generic for closes.
 ---@param loader torch.utils.data.DataLoader
 ---@param seed integer of the epoch
 ---@param next_task? fun(): any nil for an iterable dataset
+---@param first integer the number of the first batch
 ---@return fun(): any
 ---@return nil
 ---@return nil
 ---@return table? to be closed
-function M.iterate(loader, seed, next_task)
+function M.iterate(loader, seed, next_task, first)
   local pool = pool_of(loader, seed)
   pool.taken = true
   local next_batch
@@ -260,12 +266,15 @@ function M.iterate(loader, seed, next_task)
   for _, channel in ipairs(pool.channels) do
     messages.send(channel, { start = seed }, "DataLoader")
   end
-  next_batch = batches(pool, loader, feeder(pool, seed, next_task))
-  local function given(first, ...)
-    if first == nil then
+  local from = next_task and first or 0
+  next_batch = batches(pool, loader, feeder(pool, seed, next_task, from),
+    from % loader.num_workers)
+  skip(next_batch, first - from)
+  local function given(value, ...)
+    if value == nil then
       finish(messages.GRACE)
     end
-    return first, ...
+    return value, ...
   end
   local function step()
     if next_batch then
