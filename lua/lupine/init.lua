@@ -14,9 +14,9 @@ end
 
 -- What loads when it is first named, for completion and misspelt names.
 local LAZY = {}
-for _, name in ipairs({ "compile", "control", "csv", "datasets", "devices", "faults", "images",
-  "models", "numpy", "onnx", "profile", "progress", "report", "safetensors", "show", "tokenizers",
-  "transforms" }) do
+for _, name in ipairs({ "checkpoint", "compile", "control", "csv", "datasets", "devices", "faults",
+  "images", "models", "numpy", "onnx", "profile", "progress", "report", "safetensors", "show",
+  "tokenizers", "transforms" }) do
   LAZY[name] = "lupine." .. name
 end
 

@@ -19,6 +19,7 @@ local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local faults = require("lupine.faults")
 local report = require("lupine.report")
+local resuming = require("lupine.session.resuming")
 local stored = require("lupine.session.stored")
 local streams = require("lupine.session.streams")
 local training = require("lupine.session.training")
@@ -164,8 +165,10 @@ function Session:init(step, spec)
   self.exec:rng(self.seed, 0)
 end
 
-for name, method in pairs(training.methods) do
-  Session[name] = method
+for _, part in ipairs({ training, resuming }) do
+  for name, method in pairs(part.methods) do
+    Session[name] = method
+  end
 end
 
 --- Gives the device back. Nothing else may be called then.

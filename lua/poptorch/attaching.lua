@@ -74,11 +74,22 @@ function M.place(s, target, report)
   return nil
 end
 
+--- The device goes on from a checkpoint that was loaded.
+---@param s table
+function M.resume(s)
+  local state = s.resumed
+  s.resumed = nil
+  if state then
+    s.session:load_device_state(state)
+  end
+end
+
 --- A compiled model gets the device that it has not got before (on demand).
 ---@param s table
 function M.complete(s)
   if not s.offline then
     s.session:enter_device(s.session.device or s.on_device and take(s) or nil)
+    M.resume(s)
   end
 end
 

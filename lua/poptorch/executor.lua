@@ -32,7 +32,7 @@ signatures.note(Executor, "PoplarExecutor(model, options, training, poptorch_ver
 
 -- Methods are found here, everything else in the user's model.
 local methods = {}
-for _, group in ipairs({ "device", "weights", "figures", "modes" }) do
+for _, group in ipairs({ "device", "weights", "figures", "modes", "resuming" }) do
   for name, method in pairs(require("poptorch.executor." .. group)) do
     methods[name] = method
   end

@@ -282,7 +282,38 @@ function Base:load_state_dict(dict)
 end
 
 -- load_state_dict says by itself which of the device's states it has.
-function Base._push_loaded() end
+function Base:_push_loaded(checkpoint)
+  local link = rawget(self, "_link")
+  if checkpoint and link and link.s then
+    link:push()
+  elseif checkpoint then
+    self._link = nil -- the last values of a device that is gone
+  end
+end
+
+--- As torch.optim's, with the attributes of the whole optimizer that may vary and what
+--- load_state_dict has left for the model that is to be compiled.
+function Base:checkpoint_state(name_of)
+  local out = Optimizer.checkpoint_state(self, name_of)
+  out.whole, out.loaded, out.loaded_param = {}, rawget(self, "_loaded"),
+    rawget(self, "_loaded_param")
+  for _, name in ipairs(self._whole) do
+    out.whole[name] = whole.may_vary[name] and self[name] or nil
+  end
+  return out
+end
+
+function Base:load_checkpoint_state(state, name_of)
+  check.table(state, "load_checkpoint_state: state")
+  for name, value in pairs(check.table(state.whole, "load_checkpoint_state: whole")) do
+    if whole.may_vary[name] then
+      whole.check(getmetatable(self).__name, name, value)
+      self[name] = value
+    end
+  end
+  self._loaded, self._loaded_param = state.loaded, state.loaded_param
+  Optimizer.load_checkpoint_state(self, state, name_of)
+end
 
 -- Whether a state is needed for `attr`: it may become other than 0.
 local function in_use(self, group, attr)

@@ -88,10 +88,11 @@ function M:state_dict(...)
   return through(self, "saved", out)
 end
 
-local function copy_state(param, name, value)
+-- With `exact` in the type that it has, else in the parameter's.
+local function copy_state(param, name, value, exact)
   if not core.is_tensor(value) then
     return type(value) == "table" and { table.unpack(value) } or value
-  elseif name ~= "step" and value:is_floating_point() then
+  elseif not exact and name ~= "step" and value:is_floating_point() then
     return value:detach():to(param.dtype, { copy = true })
   end
   return value:detach():clone()
@@ -158,19 +159,10 @@ local function check_groups(self, given, states)
   end
 end
 
---- Takes over the values of state_dict; parameters match by their order.
---- error: ValueError for groups of other number or sizes, for another
---- optimizer's state
----@param dict {state: table<integer, table>, param_groups: table[]}
-function M:load_state_dict(dict)
-  check.method(self, require("torch.optim.optimizer"), "load_state_dict")
-  errors.check(type(dict) == "table" and type(dict.param_groups) == "table"
-    and type(dict.state) == "table", type(dict) == "table" and "KeyError" or "TypeError",
-    "load_state_dict: expected {state = …, param_groups = …}, got %s", check.describe(dict))
-  dict = through(self, "load", dict)
-  check_groups(self, dict.param_groups, dict.state)
+-- The groups' values, and the parameter that each number of a dictionary is of.
+local function take_groups(self, given)
   local params, by_number, at = each_param(self), {}, 0
-  for g, group in ipairs(dict.param_groups) do
+  for g, group in ipairs(given) do
     local own = self.param_groups[g]
     for name, value in pairs(group) do
       if name ~= "params" then -- a scheduler's notes too
@@ -182,20 +174,128 @@ function M:load_state_dict(dict)
       by_number[number] = params[at]
     end
   end
+  return by_number
+end
+
+local function take_states(self, states, by_number, exact)
   self.state = M._new_state()
-  for number, state in pairs(dict.state) do
+  for number, state in pairs(states) do
     local p = errors.check(by_number[number], "ValueError",
       "load_state_dict: state of parameter %s, which is in no group", tostring(number))
     local own = self.state[p]
     for name, value in pairs(state) do
-      own[name] = copy_state(p, name, value)
+      own[name] = copy_state(p, name, value, exact)
     end
-    if self.loaded then
+    if self.loaded and not exact then
       self:loaded(p, own)
     end
   end
+end
+
+--- Takes over the values of state_dict; parameters match by their order.
+--- error: ValueError for groups of other number or sizes, for another
+--- optimizer's state
+---@param dict {state: table<integer, table>, param_groups: table[]}
+function M:load_state_dict(dict)
+  check.method(self, require("torch.optim.optimizer"), "load_state_dict")
+  errors.check(type(dict) == "table" and type(dict.param_groups) == "table"
+    and type(dict.state) == "table", type(dict) == "table" and "KeyError" or "TypeError",
+    "load_state_dict: expected {state = …, param_groups = …}, got %s", check.describe(dict))
+  dict = through(self, "load", dict)
+  check_groups(self, dict.param_groups, dict.state)
+  take_states(self, dict.state, take_groups(self, dict.param_groups))
   self:_push_loaded()
   hooks.run(self._state_hooks.loaded, self)
+end
+
+-- ---- by name -----------------------------------------------------------------
+
+-- Parameter -> its name or, without one, its number.
+local function keys_of(self, name_of)
+  local out = numbers_of(self)
+  for _, group in ipairs(self.param_groups) do
+    for i, p in ipairs(group.params) do
+      out[p] = group.param_names and group.param_names[i] or name_of and name_of(p) or out[p]
+    end
+  end
+  return out
+end
+
+--- What a checkpoint has of an optimizer: as state_dict, but parameters go by their
+--- names, and all states are there as they are.
+---@param name_of? fun(p: torch.Tensor): string? one without a name goes by its number
+---@return {state: table, param_groups: table[]}
+function M:checkpoint_state(name_of)
+  local out, keys = { state = {}, param_groups = {} }, keys_of(self, name_of)
+  for p, state in pairs(self.state) do
+    if keys[p] and next(state) ~= nil then
+      out.state[keys[p]] = state
+    end
+  end
+  for g, group in ipairs(self.param_groups) do
+    local packed = {}
+    for name, value in pairs(group) do
+      packed[name] = value
+    end
+    packed.params = {}
+    for i, p in ipairs(group.params) do
+      packed.params[i] = keys[p]
+    end
+    out.param_groups[g] = packed
+  end
+  return out
+end
+
+-- The saved group that has an own one's parameters, in whatever order.
+local function group_like(groups_by_key, group, keys, g)
+  if #group.params == 0 then
+    return group
+  end
+  local first, count = groups_by_key[keys[group.params[1]]], 0
+  for _, p in ipairs(group.params) do
+    local found = groups_by_key[keys[p]]
+    errors.check(found, "ValueError", "load_checkpoint_state: the state has no parameter '%s'",
+      tostring(keys[p]))
+    errors.check(found == first, "ValueError", "load_checkpoint_state: the parameters of group %d "
+      .. "are in several groups of the state", g - 1)
+    count = count + 1
+  end
+  errors.check(#first.params == count, "ValueError", "load_checkpoint_state: group %d has %d "
+    .. "parameters, that of the state %d", g - 1, count, #first.params)
+  return first
+end
+
+local function by_key(given)
+  local out = {}
+  for _, group in ipairs(given) do
+    for _, key in ipairs(check.table(group.params, "load_checkpoint_state: params")) do
+      out[key] = group
+    end
+  end
+  return out
+end
+
+--- Takes over what checkpoint_state gave; parameters match by name, in whatever order.
+--- errors: TypeError, ValueError for what is of another optimizer or other parameters
+---@param state table
+---@param name_of? fun(p: torch.Tensor): string?
+function M:load_checkpoint_state(state, name_of)
+  check.table(state, "load_checkpoint_state: state")
+  local states = check.table(state.state, "load_checkpoint_state: state.state")
+  local saved = by_key(check.table(state.param_groups, "load_checkpoint_state: param_groups"))
+  local keys, given, by_number, own, at = keys_of(self, name_of), {}, {}, {}, 0
+  for g, group in ipairs(self.param_groups) do
+    given[g] = tables.with(group_like(saved, group, keys, g), { params = {},
+      param_names = group.param_names })
+    for i, p in ipairs(group.params) do
+      given[g].params[i], by_number[at], own[at] = at, p, states[keys[p]]
+      at = at + 1
+    end
+  end
+  check_groups(self, given, own)
+  take_groups(self, given)
+  take_states(self, own, by_number, true)
+  self:_push_loaded(true)
 end
 
 -- register_…_hook(hook, prepend): hook(optimizer) before state_dict and after
@@ -210,6 +310,7 @@ for name, kind in pairs({ state_dict_pre = "save", state_dict_post = "saved",
 end
 
 -- A model on a device that is trained by this optimizer takes the values over.
+-- `checkpoint`: they are those of load_checkpoint_state.
 function M:_push_loaded()
   local link = rawget(self, "_link")
   if link then

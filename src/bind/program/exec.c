@@ -133,13 +133,13 @@ static LpTensor *check_data(lua_State *L, int i, const LpVariable *v)
     return c;
 }
 
-/* exec:differs(var) -> whether each replica has its own value, of which the
- * host has one */
-static int exec_differs(lua_State *L)
+/* exec:values(var) -> how many: one for each replica where these differ and the
+ * host has one of them, else 1 */
+static int exec_values(lua_State *L)
 {
     const LpExec *x = check_exec(L);
     size_t i = lp_check_var(L, 2, lp_exec_program(x)->step);
-    lua_pushboolean(L, lp_exec_differs(x, i));
+    lua_pushinteger(L, lp_exec_differs(x, i) ? lp_exec_replicas(x) : 1);
     return 1;
 }
 
@@ -489,7 +489,7 @@ static const luaL_Reg exec_methods[] = {{"read", exec_read},
                                         {"write", exec_write},
                                         {"bind", exec_bind},
                                         {"bound", exec_bound},
-                                        {"differs", exec_differs},
+                                        {"values", exec_values},
                                         {"run", exec_run},
                                         {"gathers", exec_gathers},
                                         {"share", exec_share},

@@ -1,0 +1,266 @@
+--- The checkpoints of a run, or of several, in one folder: step-00000100, with a number
+--- behind it where that is taken. Which of them stay is a rule; a damaged one is passed
+--- over, aloud.
+---
+--- Any number of processes may save into one folder: each fills a folder of its own, the
+--- first free name is its, and who removes old ones holds a lock.
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
+local core = require("lupine.core")
+local errors = require("lupine.base.errors")
+local folder = require("lupine.checkpoint.folder")
+local objects = require("lupine.checkpoint.objects")
+local tables = require("lupine.base.tables")
+
+---@class lupine.checkpoint.Manager
+---@field root string
+---@field keep integer? how many of the last ones stay; nil: all
+---@field best {metric: string, mode: string, keep: integer}?
+local Manager = class.new("Manager")
+
+---@class lupine.checkpoint.Entry
+---@field path string
+---@field step integer
+---@field metrics table<string, number>
+---@field time number seconds since 1970
+
+-- ---- options -------------------------------------------------------------------------
+
+local OPTIONS, BEST = { "keep", "best" }, { "metric", "mode", "keep" }
+
+local function check_names(given, allowed, where)
+  local known = tables.set(allowed)
+  for name in pairs(given) do
+    errors.check(known[name], "TypeError", "%s: unknown option '%s'%s; allowed are %s", where,
+      tostring(name), check.nearest(tostring(name), allowed), table.concat(allowed, ", "))
+  end
+end
+
+local function best_of(given)
+  if given == nil then
+    return nil
+  end
+  check_names(check.plain_table(given, "Manager: best"), BEST, "Manager: best")
+  local best = { metric = check.string(given.metric, "Manager: best: metric"),
+    mode = given.mode == nil and "min" or given.mode,
+    keep = check.int(given.keep == nil and 1 or given.keep, "Manager: best: keep", { min = 1 }) }
+  errors.check(best.mode == "min" or best.mode == "max", "ValueError",
+    "Manager: best: mode: allowed are \"min\" and \"max\", got %s", check.describe(best.mode))
+  return best
+end
+
+--- Manager(root, {keep = 3, best = {metric = "val_loss", mode = "min", keep = 1}}): the
+--- last `keep` checkpoints stay (all unless given), and the best ones by a metric; a
+--- Manager without options removes nothing.
+---@param root string a folder; it is made when it is needed
+---@param options? table
+function Manager:init(root, options)
+  self.root = check.string(root, "Manager: root"):gsub("(.)/+$", "%1")
+  options = options or {}
+  check_names(check.plain_table(options, "Manager: options"), OPTIONS, "Manager")
+  self.keep = check.int(options.keep, "Manager: keep", { nullable = true, min = 1 })
+  self.best_rule = best_of(options.best)
+end
+
+-- ---- what is there -------------------------------------------------------------------
+
+local function name_of(step, k)
+  return k == 1 and ("step-%08d"):format(step) or ("step-%08d-%d"):format(step, k)
+end
+
+-- step, and which of those of this step; nil for another name
+local function number_of(name)
+  local step, k = name:match("^step%-(%d+)%-(%d+)$")
+  step = step or name:match("^step%-(%d+)$")
+  return math.tointeger(step), math.tointeger(k) or 1
+end
+
+-- Names of checkpoints, the latest first.
+local function names_in(root)
+  local names, at = {}, {}
+  for _, name in ipairs(core.is_folder(root) and core.list_folder(root) or {}) do
+    local step, k = number_of(name)
+    if step then
+      names[#names + 1], at[name] = name, { step, k }
+    end
+  end
+  table.sort(names, function(a, b)
+    if at[a][1] ~= at[b][1] then
+      return at[a][1] > at[b][1]
+    end
+    return at[a][2] > at[b][2]
+  end)
+  return names
+end
+
+-- What is no fault of a checkpoint.
+local function is_refusal(e)
+  local c = errors.classes
+  return c.ValueError:is(e) or c.OSError:is(e)
+end
+
+local function tell(why)
+  core.host.log("warn", "checkpoint: " .. why)
+end
+
+local function as_entry(path, name, info)
+  return { path = path, name = name, step = info.step or number_of(name),
+    metrics = type(info.metrics) == "table" and info.metrics or {}, time = info.time }
+end
+
+-- Its entry; nil, aloud, for one that cannot be used.
+local function entry_of(root, name)
+  local path = root .. "/" .. name
+  local ok, info = pcall(folder.info, path)
+  if ok then
+    return as_entry(path, name, info)
+  elseif not is_refusal(info) then
+    error(info, 0)
+  elseif core.is_folder(path) then -- else another process has just removed it
+    tell(info.message)
+  end
+  return nil
+end
+
+--- The checkpoints that are there, the latest first. Their manifests are read; one
+--- without is left out, with a warning.
+---@return lupine.checkpoint.Entry[]
+function Manager:list()
+  local out = {}
+  for _, name in ipairs(names_in(self.root)) do
+    out[#out + 1] = entry_of(self.root, name)
+  end
+  return out
+end
+
+--- The latest checkpoint.
+---@return string? path nil if there is none
+---@return lupine.checkpoint.Entry?
+function Manager:latest()
+  local entry = self:list()[1]
+  return entry and entry.path, entry
+end
+
+-- Those that have the metric, the best first; of equal ones the earlier.
+local function ranked(entries, rule)
+  local out = {}
+  for i = #entries, 1, -1 do
+    local value = entries[i].metrics[rule.metric]
+    out[#out + 1] = type(value) == "number" and value == value and entries[i] or nil
+  end
+  local sign, place = rule.mode == "min" and 1 or -1, {}
+  for i, entry in ipairs(out) do
+    place[entry] = i
+  end
+  table.sort(out, function(a, b)
+    local x, y = sign * a.metrics[rule.metric], sign * b.metrics[rule.metric]
+    return x < y or x == y and place[a] < place[b]
+  end)
+  return out
+end
+
+--- The best checkpoint by the rule that the Manager was made with.
+--- error: ValueError if it was made with none
+---@return string? path nil if there is none that has the metric
+---@return lupine.checkpoint.Entry?
+function Manager:best()
+  errors.check(self.best_rule, "ValueError",
+    "best: the Manager was made without best = {metric = …}")
+  local entry = ranked(self:list(), self.best_rule)[1]
+  return entry and entry.path, entry
+end
+
+-- ---- saving --------------------------------------------------------------------------
+
+-- The names that stay.
+local function kept(self, entries)
+  local stay = {}
+  for i = 1, math.min(self.keep or #entries, #entries) do
+    stay[entries[i].name] = true
+  end
+  local best = self.best_rule and ranked(entries, self.best_rule) or {}
+  for i = 1, math.min(#best, self.best_rule and self.best_rule.keep or 0) do
+    stay[best[i].name] = true
+  end
+  return stay
+end
+
+-- Takes away what the rule does not keep. What was just saved is kept, whatever others
+-- have saved of later steps.
+local function prune(self, saved)
+  local held <close> = core.lock_file(self.root .. "/.lock")
+  local entries = self:list()
+  local stay = kept(self, entries)
+  for _, entry in ipairs(entries) do
+    if not stay[entry.name] and entry.name ~= saved then
+      core.remove_folder(entry.path)
+    end
+  end
+  held:close()
+end
+
+local function check_metrics(self, metrics)
+  metrics = metrics or {}
+  check.table(metrics, "save: metrics")
+  for name, value in pairs(metrics) do
+    check.string(name, "save: metrics: a name")
+    errors.check(type(value) == "number", "TypeError", "save: metrics: %s: expected a number, "
+      .. "got %s", name, check.describe(value))
+  end
+  local wanted = self.best_rule and self.best_rule.metric
+  errors.check(not wanted or metrics[wanted], "ValueError",
+    "save: metrics: '%s', by which the best checkpoint is kept, is missing%s", tostring(wanted),
+    check.nearest(tostring(wanted), tables.keys(metrics)))
+  return metrics
+end
+
+--- Saves a checkpoint, then removes those that the rule does not keep. With a rule of
+--- the best, metrics must have its metric; NaN is never the best.
+--- errors: OSError (what was there is there still), TypeError, ValueError
+---@param step integer of the run
+---@param what table<string, any> objects and values by name
+---@param metrics? table<string, number>
+---@return string path
+function Manager:save(step, what, metrics)
+  check.int(step, "save: step", { min = 0 })
+  metrics = check_metrics(self, metrics)
+  local states, names = objects.capture(what, "save")
+  core.make_folder(self.root)
+  local name = folder.write(self.root, function(k)
+    return name_of(step, k)
+  end, states, { step = step, metrics = metrics, time = core.host.time() }, names)
+  if self.keep then
+    prune(self, name)
+  end
+  return self.root .. "/" .. name
+end
+
+-- ---- going on ------------------------------------------------------------------------
+
+--- Restores the latest checkpoint that is whole: one that is not is passed over, with a
+--- warning that says why.
+--- errors: ValueError if there are some and none is whole; else as checkpoint.restore
+---@param what table<string, any> objects by name
+---@return table<string, any>? values that are no objects; nil if there is no checkpoint
+---@return lupine.checkpoint.Entry?
+function Manager:restore_latest(what)
+  check.table(what, "restore_latest: objects")
+  local names = names_in(self.root)
+  for i, name in ipairs(names) do
+    local path = self.root .. "/" .. name
+    local ok, states, info, are_objects = pcall(folder.read, path)
+    if ok then
+      local values = objects.apply(what, states, are_objects, ("restore_latest: '%s'"):format(path))
+      return values, as_entry(path, name, info)
+    elseif not is_refusal(states) then
+      error(states, 0)
+    end
+    tell(("%s; %s"):format(states.message, names[i + 1] and "the one before is taken"
+      or "there is none before it"))
+  end
+  errors.check(#names == 0, "ValueError",
+    "restore_latest: none of the %d checkpoints in '%s' can be used", #names, self.root)
+  return nil
+end
+
+return Manager
