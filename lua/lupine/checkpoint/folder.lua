@@ -81,8 +81,19 @@ local function parse(text, folder)
 end
 M.parse = parse
 
+-- A file's hash and bytes; it is missing aloud.
+local function hash_of(folder, name)
+  local ok, hash, bytes = pcall(core.hash_file, folder .. "/" .. name)
+  if not ok and errors.classes.FileNotFoundError:is(hash) then
+    damaged(folder, "the file %s is missing: it is no checkpoint, or not a whole one", name)
+  elseif not ok then
+    error(hash, 0)
+  end
+  return hash, bytes
+end
+
 local function text_of(folder, name, most)
-  local _, bytes = core.hash_file(folder .. "/" .. name)
+  local _, bytes = hash_of(folder, name)
   if bytes > most then
     damaged(folder, "%s has %d bytes, at most %d are read", name, bytes, most)
   end
@@ -103,7 +114,7 @@ end
 ---@param folder string
 ---@return boolean
 function M.is_there(folder)
-  return require("lupine.base.exists")(folder .. "/" .. MANIFEST)
+  return (pcall(core.read_within, folder, MANIFEST, 0, 0)) -- of a pipe nothing is waited for
 end
 
 --- What a checkpoint tells of itself; its other files are not looked at.
@@ -113,9 +124,6 @@ end
 ---@return table manifest
 function M.info(folder)
   errors.check(core.is_folder(folder), "FileNotFoundError", "there is no checkpoint '%s'", folder)
-  if not M.is_there(folder) then
-    damaged(folder, "it has no %s: it is no checkpoint, or not a whole one", MANIFEST)
-  end
   local m = parse(text_of(folder, MANIFEST, LONGEST), folder)
   return info_of(m, folder), m
 end
@@ -175,13 +183,8 @@ end
 
 local function verify(folder, m)
   for _, name in ipairs(tables.keys(m.files)) do
-    local file = m.files[name]
-    local ok, hash, bytes = pcall(core.hash_file, folder .. "/" .. name)
-    if not ok and not errors.classes.FileNotFoundError:is(hash) then
-      error(hash, 0)
-    elseif not ok then
-      damaged(folder, "the file %s is missing", name)
-    elseif bytes ~= file.bytes then
+    local file, hash, bytes = m.files[name], hash_of(folder, name)
+    if bytes ~= file.bytes then
       damaged(folder, "the file %s has %d bytes, it was written with %d", name, bytes, file.bytes)
     elseif hash ~= file.xxh3 then
       damaged(folder, "the file %s is damaged: its checksum is another one", name)
