@@ -129,6 +129,10 @@ M.PatternsLevel = enum("PatternsLevel", { "NoPatterns", "Minimal", "Default", "A
 --- What a new tensor is filled with.
 M.InitType = enum("InitType", { "NoInit", "Zero" })
 
+--- What a collective between replicas makes of their values; Local: each has its own.
+M.CollectiveOperator = enum("CollectiveOperator", { "Add", "Mean", "Mul", "Min", "Max",
+  "LogicalAnd", "LogicalOr", "SquareAdd", "Local" })
+
 --- Where a tensor's layout is changed.
 M.TensorRemapType = enum("TensorRemapType", { "FwdBwdReverse", "FwdBwd", "Fwd" })
 

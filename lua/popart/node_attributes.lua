@@ -318,6 +318,15 @@ function methods:outlineAttributes(attributes, fn)
   return open(self, "outlineAttributes", NAMES.outline, list, "strings", fn)
 end
 
+--- Collectives that are added in a scope are within such groups of replicas.
+---@param kind popart.CommGroupType|integer
+---@param size integer of a group
+---@param fn? function that runs in the scope
+function methods:commGroup(kind, size, fn)
+  local group = variable_settings.CommGroup(kind, size)
+  return open(self, "commGroup", NAMES.commGroup, { group.type.value, group.replicaGroupSize }, "ints", fn)
+end
+
 -- ---- settings of single nodes ----------------------------------------------------------
 
 ---@param id string

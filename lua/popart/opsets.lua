@@ -16,11 +16,13 @@ local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("popart.errors")
 local multi_conv = require("popart.multi_conv")
+local NAMES = require("popart.node_attributes").NAMES
 local operators = require("lupine.onnx.operators")
 local proto = require("lupine.onnx.proto")
 local signatures = require("lupine.base.signatures")
 local tensor_info = require("popart.tensor_info")
 local tensors = require("lupine.onnx.tensors")
+local CommGroup = require("popart.variable_settings").CommGroup
 
 local M = {}
 
@@ -28,8 +30,12 @@ local M = {}
 M.OLDEST, M.DEFAULT, M.NEWEST = 6, 10, 17
 
 -- Parameters of ai.graphcore's methods that have another name than the attribute.
+local COLLECTIVE = { collectiveOperator = "__collectiveOperator",
+  commGroup = NAMES.commGroup }
 local RENAMED = {
   CtcBeamSearchDecoder = { beamWidth = "beam_width", topPaths = "top_paths" },
+  ReplicatedAllReduce = COLLECTIVE, ReplicatedReduceScatter = COLLECTIVE,
+  ReplicatedAllGather = COLLECTIVE,
 }
 
 -- What a method's first attribute is, where it is not the first by name.
@@ -60,7 +66,9 @@ local LAST = { auto_pad = true, unbiased_variance = true, modifiedInputs = true,
 local LAST_OF = { DynamicAdd = "noOverlap", DynamicZero = "noOverlap" }
 
 -- Attributes that no parameter has: they follow from another one.
-local IMPLIED = { Call = "num_outputs" }
+local GROUPING = "__collectiveReplicaGrouping"
+local IMPLIED = { Call = "num_outputs", ReplicatedAllReduce = GROUPING,
+  ReplicatedReduceScatter = GROUPING, ReplicatedAllGather = GROUPING }
 
 local KEYWORDS = { ["and"] = true, ["or"] = true, ["not"] = true, xor = true, ["if"] = true }
 
@@ -132,6 +140,9 @@ local function converted(where, row, value)
     return check.number(value, where .. ": " .. row.name) + 0.0
   elseif row.field == "s" then
     return check.string(type(value) == "table" and value.name or value, where .. ": " .. row.name)
+  end
+  if CommGroup:is(value) and row.name == NAMES.commGroup then
+    value = { value.type.value, value.replicaGroupSize }
   end
   errors.check(type(value) == "table" and not getmetatable(value), "TypeError",
     "%s: %s: expected a list, got %s", where, row.name, check.describe(value))

@@ -124,12 +124,12 @@ local function build(s, given)
   end
   s.groups = settings.groups(s.model, s.replicas)
   function s.types()
-    s.measured = s.measured or s.model:types(s.training)
+    s.measured = s.measured or s.model:types(s.training, s.replicas)
     return s.measured
   end
   s.where, s.marks = placement.of(s, s.device.numIpus // s.replicas), annotations.of(s)
   s.traced = traced.trace(s.model, { loss = given.loss, anchors = s.flow:anchors(),
-    groups = s.groups, where = s.where, marks = s.marks })
+    groups = s.groups, where = s.where, marks = s.marks, replicas = s.replicas })
   check_anchors(s, s.traced.scope)
 end
 

@@ -148,9 +148,10 @@ end
 --- The types of all tensors, from their shapes alone; those of the nodes' own graphs are
 --- not among them.
 ---@param training boolean
+---@param replicas integer
 ---@return table<string, {dtype: torch.dtype, shape: torch.Size}>
-function Model:types(training)
-  local scope = graph.Scope(nil, { training = training, joins = true })
+function Model:types(training, replicas)
+  local scope = graph.Scope(nil, { training = training, joins = true, replicas = replicas })
   local function shaped(name, dtype, shape)
     scope:set(name, torch.empty({ table.unpack(shape) }, { dtype = dtype, device = "meta" }), false)
   end
@@ -242,7 +243,7 @@ end
 local function scope_of(trace, model, options, found)
   trace:origin({ block = "", ipu = 0, stage = 0, phase = 0 })
   local scope = graph.Scope(nil, { training = options.loss ~= nil, joins = true,
-    observe = observer(trace, options.where, options.marks) })
+    replicas = options.replicas, observe = observer(trace, options.where, options.marks) })
   for name, t in pairs(model.constants) do
     scope:set(name, t, true)
   end
@@ -280,7 +281,7 @@ end
 --- error: popart_exception for what cannot be compiled, or a loss that is none
 ---@param model popart.Model
 ---@param options {loss: string?, anchors: string[], groups: table<string, table>,
----  where: table, marks: table}
+---  where: table, marks: table, replicas: integer}
 ---@return table traced step, loss (a value), scope, types and names of its values
 function M.trace(model, options)
   local trace = core.trace()

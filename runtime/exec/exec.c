@@ -206,10 +206,11 @@ static LpStatus start_sums(LpExec *x, size_t done, LpErr *e)
     return LP_OK;
 }
 
-/* `last`: no other micro-batch of the iteration runs beside it or after it. */
-static LpStatus run_code(LpExec *x, const LpLane *lane, const LpCode *c,
-                         int64_t replica, const LpRunCtx *rc, bool last,
-                         LpErr *e)
+/* Instructions from .. to - 1. `last`: no other micro-batch of the iteration
+ * runs beside it or after it. */
+static LpStatus run_part(LpExec *x, const LpLane *lane, const LpCode *c,
+                         size_t from, size_t to, int64_t replica,
+                         const LpRunCtx *rc, bool last, LpErr *e)
 {
     LpFrame f = {.arg = lp_exec_at(x, replica, 0),
                  .arena = lane->arena,
@@ -218,7 +219,7 @@ static LpStatus run_code(LpExec *x, const LpLane *lane, const LpCode *c,
     LpProfile *t = x->timing;
     bool micro = c == &x->p->micro;
     int64_t trap = lp_trap_before(x, c, replica, rc);
-    for (size_t i = 0; i < c->n; i++) {
+    for (size_t i = from; i < to; i++) {
         if ((int64_t)i == trap)
             return lp_trap_spring(x, e);
         if (micro && lp_interrupt_raised())
@@ -265,27 +266,86 @@ static void hand_on(LpExec *x, int64_t r, bool last)
     }
 }
 
-static LpStatus run_replica(LpExec *x, const LpLane *lane,
-                            const LpStream *stream, int64_t d, int64_t r,
-                            LpErr *e)
+/* A device iteration of replica r begins. */
+static void begin_replica(LpExec *x, int64_t r)
 {
-    const LpStep *s = x->p->step;
-    bool last = r == x->replicas - 1 && one_lane(x) && !x->plain;
     for (size_t k = 0; k < x->n_sum; k++)
         memset(*lp_exec_at(x, r, x->sum[k]), 0,
                (size_t)lp_program_var_bytes(x->p, x->sum[k]));
     hand_on(x, r, false);
     lap(x, LP_PROFILE_ZERO, r);
+}
+
+static LpRunCtx context(const LpExec *x, int64_t a, int64_t r)
+{
+    LpRunCtx rc = {
+        .seed = x->seed, .replica = (uint32_t)(x->first + r), .host = x->host};
+    rc.micro_batch = (uint32_t)(x->micro_batch + (uint64_t)a);
+    return rc;
+}
+
+static LpStatus run_replica(LpExec *x, const LpLane *lane,
+                            const LpStream *stream, int64_t d, int64_t r,
+                            LpErr *e)
+{
+    const LpStep *s = x->p->step;
+    const LpCode *c = &x->p->micro;
+    bool last = r == x->replicas - 1 && one_lane(x) && !x->plain;
+    begin_replica(x, r);
     for (int64_t a = 0; a < s->gradient_accumulation; a++) {
-        LpRunCtx rc = {.seed = x->seed,
-                       .replica = (uint32_t)(x->first + r),
-                       .host = x->host};
-        rc.micro_batch = (uint32_t)(x->micro_batch + (uint64_t)a);
+        LpRunCtx rc = context(x, a, r);
         bind_streams(x, stream, d, a, r, lane);
         lap(x, LP_PROFILE_STREAMS, r);
-        LP_TRY(run_code(x, lane, &x->p->micro, r, &rc,
+        LP_TRY(run_part(x, lane, c, 0, c->n, r, &rc,
                         last && a == s->gradient_accumulation - 1, e));
         add_summed(x, stream, a, r);
+    }
+    return LP_OK;
+}
+
+/* All replicas up to the instruction `to`. */
+static LpStatus run_each(LpExec *x, size_t from, size_t to, int64_t a, LpErr *e)
+{
+    bool last = a == x->p->step->gradient_accumulation - 1 && !x->plain;
+    for (int64_t r = 0; r < x->replicas; r++) {
+        LpRunCtx rc = context(x, a, r);
+        LP_TRY(run_part(x, &x->lane[r], &x->p->micro, from, to, r, &rc,
+                        last && r == x->replicas - 1, e));
+    }
+    return LP_OK;
+}
+
+/* A micro-batch of all replicas, which take turns from one collective to the
+ * next. */
+static LpStatus run_meeting(LpExec *x, int64_t a, LpErr *e)
+{
+    const LpCode *c = &x->p->micro;
+    size_t from = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        if (!lp_exec_is_meeting(&c->instr[i]))
+            continue;
+        LpRunCtx rc = context(x, a, 0);
+        LP_TRY(run_each(x, from, i, a, e));
+        LP_TRY(lp_exec_meet(x, &c->instr[i], &rc, e));
+        if (x->timing)
+            lap(x, x->timing->micro + (uint32_t)i, -1);
+        from = i + 1;
+    }
+    return run_each(x, from, c->n, a, e);
+}
+
+static LpStatus run_together(LpExec *x, const LpStream *stream, int64_t d,
+                             LpErr *e)
+{
+    for (int64_t r = 0; r < x->replicas; r++)
+        begin_replica(x, r);
+    for (int64_t a = 0; a < x->p->step->gradient_accumulation; a++) {
+        for (int64_t r = 0; r < x->replicas; r++)
+            bind_streams(x, stream, d, a, r, &x->lane[r]);
+        lap(x, LP_PROFILE_STREAMS, -1);
+        LP_TRY(run_meeting(x, a, e));
+        for (int64_t r = 0; r < x->replicas; r++)
+            add_summed(x, stream, a, r);
     }
     return LP_OK;
 }
@@ -305,6 +365,8 @@ static LpStatus run_lane(LpExec *x, int64_t first, int lanes,
 static LpStatus run_replicas(LpExec *x, const LpStream *stream, int64_t d,
                              LpErr *e)
 {
+    if (x->meets)
+        return run_together(x, stream, d, e);
     if (one_lane(x))
         return run_lane(x, 0, 1, stream, d, e);
 #pragma omp parallel for num_threads(x->lanes) schedule(static, 1)
@@ -398,7 +460,8 @@ static LpStatus update(LpExec *x, LpErr *e)
         /* all round alike: those of a group stay equal */
         LpRunCtx rc = {.seed = x->seed};
         rc.micro_batch = (uint32_t)x->micro_batch;
-        LP_TRY(run_code(x, x->lane, &x->p->update, r, &rc, false, e));
+        const LpCode *c = &x->p->update;
+        LP_TRY(run_part(x, x->lane, c, 0, c->n, r, &rc, false, e));
     }
     return LP_OK;
 }

@@ -89,6 +89,9 @@ struct LpExec {
     LpLane *lane; /* the first is everybody's; the others are of threads that
                      run replicas at the same time */
     int lanes;
+    bool meets;      /* replicas meet in collectives: each has a lane */
+    char **packed;   /* by replica: the operand of a collective */
+    char **meet_out; /* … and where its result goes */
     char *moving;
     bool *fresh;  /* per copy: as the parameter is */
     char **spare; /* per output stream: where unwanted slices go, one for
@@ -136,6 +139,13 @@ int64_t lp_trap_before(const LpExec *x, const LpCode *c, int64_t replica,
                        const LpRunCtx *rc);
 bool lp_trap_at_end(const LpExec *x);
 LpStatus lp_trap_spring(const LpExec *x, LpErr *e);
+
+/* collective.c: whether replicas meet at an instruction; what happens there;
+ * whether there are any, and the bytes of the largest operand. */
+bool lp_exec_is_meeting(const LpInstr *in);
+LpStatus lp_exec_meet(LpExec *x, const LpInstr *at, const LpRunCtx *rc,
+                      LpErr *e);
+LpStatus lp_exec_find_meetings(LpExec *x, size_t *bytes, LpErr *e);
 
 LpStatus lp_exec_set_up(LpExec *x, LpErr *e);
 void lp_exec_tear_down(LpExec *x);

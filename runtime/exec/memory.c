@@ -555,13 +555,15 @@ static LpStatus set_up_scratch(LpExec *x, LpErr *e)
 
 /* Replicas run one after the other, each on all threads; where no instruction
  * has work for more than one thread they run side by side, unless one does what
- * the next one sees. */
+ * the next one sees. Those that meet take turns. */
 static int lanes_of(const LpExec *x)
 {
     const LpCode *c = &x->p->micro;
     const LpGraph *g = x->p->micro_graph.g;
     const LpVariable *v = x->p->step->var;
     int64_t n = x->p->threads;
+    if (x->meets)
+        return (int)x->replicas;
     n = n > x->replicas ? x->replicas : n;
     if (n < 2 || (uint64_t)n * c->arena_bytes > MOST_ARENA)
         return 1;
@@ -581,6 +583,12 @@ static LpStatus set_up_lanes(LpExec *x, LpErr *e)
 {
     size_t operands =
         max(lp_code_width(&x->p->micro), lp_code_width(&x->p->update));
+    size_t bytes;
+    LP_TRY(lp_exec_find_meetings(x, &bytes, e));
+    x->packed = list(x, (size_t)x->replicas, sizeof *x->packed, e);
+    x->meet_out = list(x, (size_t)x->replicas, sizeof *x->meet_out, e);
+    for (int64_t r = 0; x->meets && x->packed && r < x->replicas; r++)
+        x->packed[r] = block(x, max(bytes, 1), e);
     x->lanes = lanes_of(x);
     x->lane = list(x, (size_t)x->lanes, sizeof *x->lane, e);
     for (int i = 0; x->lane && i < x->lanes; i++)

@@ -17,6 +17,7 @@ typedef struct LpCostReq {
     const struct LpChip *chip;
     const struct LpSystem *system; /* NULL: what leaves the chip is free */
     int rivals; /* IPUs that share a machine's link to the host */
+    int ipus;   /* of a replica */
     int tiles;
     double memory_proportion; /* availableMemoryProportion, 0..1 */
     LpDtype partials;         /* of matmul and convolution */

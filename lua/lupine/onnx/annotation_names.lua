@@ -11,4 +11,5 @@ return {
   inplaceNames = "__inplace_op_names", inplacePriorities = "__inplace_op_priorities",
   serializeMode = "__serialize_matmul_mode", serializeFactor = "__serialize_matmul_factor",
   keepPrecision = "__serialize_matmul_precision", outline = "__outline",
+  commGroup = "__collectiveCommGroup",
 }

@@ -19,7 +19,7 @@ function Scope:init(around, options)
   self.around, self.values, self.known = around, {}, {}
   self.given = {} -- values of initializers, where their shapes stand for them
   self.training, self.tracks = options.training, options.tracks
-  self.joins = options.joins
+  self.joins, self.replicas = options.joins, options.replicas
   self.infers = options.infers -- only types of values are asked for: no node has an effect
   self.observe = options.observe
   self.outline = options.outline -- what is around and not known is seen without values
@@ -82,6 +82,7 @@ end
 ---@field joins boolean? whether Scan is PopART's: what its rounds give is joined along an
 ---  axis, not stacked along a new one, and slices of vectors have one element
 ---@field infers boolean? whether it runs for the types of its results alone
+---@field replicas integer? of the program, where that is known
 ---@field inputs table<integer, torch.Tensor>
 ---@field known table<integer, boolean>? set by an operator: which results are known now
 local Node = class.new("Node")
@@ -91,7 +92,7 @@ function Node:init(plan, scope)
   self.name, self.op, self.attr = plan.name, plan.op, plan.attr
   self.version, self.outputs = plan.version, plan.outputs
   self.training, self.tracks, self.joins = scope.training, scope.tracks, scope.joins
-  self.infers = scope.infers
+  self.infers, self.replicas = scope.infers, scope.replicas
 end
 
 --- Whether an output is wanted.

@@ -30,7 +30,7 @@ local table_of = {}
 ---@field since integer
 ---@field run fun(n: lupine.onnx.Node, ...: torch.Tensor?): ...
 ---@field shape_only boolean? the result follows from shapes alone
----@field random boolean? draws numbers
+---@field random boolean? draws numbers, or what it gives differs between replicas
 ---@field effect boolean? does more than compute
 ---@field constants table<integer, true>? inputs that must be known
 ---@field buffers table<integer, true>? inputs that are no parameters: running statistics
@@ -87,6 +87,7 @@ local FAMILIES = {
   { "", "signal" },
   { "ai.onnx.preview.training", "training" },
   { "ai.graphcore", "graphcore" },
+  { "ai.graphcore", "graphcore_collectives" },
   { "ai.graphcore", "graphcore_control" },
   { "ai.graphcore", "graphcore_nn" },
   { "ai.graphcore", "graphcore_parts" },
