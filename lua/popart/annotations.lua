@@ -11,6 +11,7 @@ local multi_conv = require("lupine.multi_conv")
 local proto = require("lupine.onnx.proto")
 local splitting = require("popart.splitting")
 local tables = require("lupine.base.tables")
+local tensor_info = require("popart.tensor_info")
 
 local M = {}
 
@@ -55,24 +56,16 @@ function M.intervals(n)
   return out
 end
 
-local function size(type)
-  local n = type and type.dtype.itemsize or 0
-  for _, d in ipairs(type and type.shape or {}) do
-    n = n * d
-  end
-  return n
-end
-
 -- Bytes that are read again behind each node.
 local function live_bytes(plans, types)
   local last = splitting.last_reads(plans)
   local ends, live, out = {}, 0, {}
   for id, at in pairs(last) do
-    ends[at] = (ends[at] or 0) + size(types[id])
+    ends[at] = (ends[at] or 0) + tensor_info.bytes(types[id])
   end
   for i, plan in ipairs(plans) do
     for _, id in ipairs(plan.outputs) do
-      live = live + (last[id] and size(types[id]) or 0)
+      live = live + (last[id] and tensor_info.bytes(types[id]) or 0)
     end
     live = live - (ends[i] or 0)
     out[i] = live

@@ -6,6 +6,7 @@
 --- crosses.
 ---
 --- Source: PopART user guide, VirtualGraphMode; its automatic placement.
+local bytes = require("popart.tensor_info").bytes
 local errors = require("popart.errors")
 
 local M = {}
@@ -31,14 +32,6 @@ function M.reads(plan)
 end
 local reads = M.reads
 
-local function bytes(type)
-  local n = type.dtype.itemsize
-  for _, size in ipairs(type.shape) do
-    n = n * size
-  end
-  return n
-end
-
 --- What each node costs.
 ---@param plans table[] the model's planned nodes
 ---@param model popart.Model
@@ -56,7 +49,7 @@ function M.costs(plans, model, types, factors)
       end
     end
     for _, id in ipairs(plan.outputs) do
-      cost = cost + (types[id] and factors.results * bytes(types[id]) or 0)
+      cost = cost + factors.results * bytes(types[id])
     end
     out[i], total = cost, total + cost
   end

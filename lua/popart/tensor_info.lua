@@ -77,6 +77,24 @@ local function check_shape(given, where)
   return shape
 end
 
+--- How many elements a shape has.
+---@param shape integer[]
+---@return integer
+function M.elements(shape)
+  local n = 1
+  for _, size in ipairs(shape) do
+    n = n * size
+  end
+  return n
+end
+
+--- Bytes of a value.
+---@param type {dtype: torch.dtype, shape: integer[]}? nil: none
+---@return integer
+function M.bytes(type)
+  return type and type.dtype.itemsize * M.elements(type.shape) or 0
+end
+
 --- A type and a shape: TensorInfo("FLOAT", {2, 3}), TensorInfo(torch.float16, x.shape), or
 --- those of a tensor, TensorInfo(x).
 --- error: TypeError, popart_exception for a type that ONNX does not have
@@ -124,11 +142,7 @@ end
 --- The number of elements.
 ---@return integer
 function TensorInfo:nelms()
-  local n = 1
-  for _, size in ipairs(self._shape) do
-    n = n * size
-  end
-  return n
+  return M.elements(self._shape)
 end
 
 --- Bytes of all elements.

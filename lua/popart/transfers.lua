@@ -48,12 +48,7 @@ end
 
 -- Elements of a micro-batch.
 local function elements(d)
-  if not d.count then
-    d.count = 1
-    for _, size in ipairs(d.shape) do
-      d.count = d.count * size
-    end
-  end
+  d.count = d.count or tensor_info.elements(d.shape)
   return d.count
 end
 

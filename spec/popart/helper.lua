@@ -118,6 +118,23 @@ function M.l1(builder, id, times)
   return builder.aiOnnx:reducesum({ scaled }, { keepdims = 0 })
 end
 
+--- What f writes to io.stderr.
+---@param f function
+---@return string
+function M.stderr_of(f)
+  local stderr, out = io.stderr, {}
+  io.stderr = { -- luacheck: ignore 122
+    write = function(_, ...)
+      out[#out + 1] = table.concat({ ... })
+    end,
+    flush = function() end,
+  }
+  local ok, e = pcall(f)
+  io.stderr = stderr -- luacheck: ignore 122
+  assert(ok, e)
+  return table.concat(out)
+end
+
 --- Layers of products with a ReLU behind each, all of the same width, and the sum of
 --- the last one's absolute values times 0.1 as loss; layer i is in place(i).
 ---@param layers integer

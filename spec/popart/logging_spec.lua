@@ -1,21 +1,10 @@
 -- PopART's log: levels of modules, the form of lines, the environment.
 local errors = require("popart.errors")
-local helper = require("spec.helper")
+local helper = require("spec.popart.helper")
 local logging = require("popart.logging")
 local pattern = require("popart.log_pattern")
 
--- What f logs, as one text.
-local function logged(f)
-  local stderr, out = io.stderr, {}
-  io.stderr = { -- luacheck: ignore 122
-    write = function(_, ...)
-    out[#out + 1] = table.concat({ ... })
-  end, flush = function() end }
-  local ok, e = pcall(f)
-  io.stderr = stderr -- luacheck: ignore 122
-  assert(ok, e)
-  return table.concat(out)
-end
+local logged = helper.stderr_of
 
 local STAMP = "%[%d%d%d%d%-%d%d%-%d%d %d%d:%d%d:%d%d%.%d%d%d%] "
 

@@ -1,7 +1,7 @@
 -- PopART's own tests of devices (device_test), on the simulated machine of 64 IPUs.
 local devices = require("popart.devices")
 local enums = require("popart.enums")
-local helper = require("spec.helper")
+local helper = require("spec.popart.helper")
 local machine = require("spec.support.machine")
 local popart = require("popart")
 local torch = require("torch")
@@ -107,17 +107,12 @@ describe("device_test", function()
 
   -- What is logged at INFO while f runs.
   local function logged(f)
-    local stderr, out = io.stderr, {}
-    io.stderr = { -- luacheck: ignore 122
-      write = function(_, ...)
-        out[#out + 1] = table.concat({ ... })
-      end, flush = function() end }
-    popart.getLogger():setLevel("INFO")
-    local ok, e = pcall(f)
-    popart.getLogger():setLevel("OFF")
-    io.stderr = stderr -- luacheck: ignore 122
-    assert(ok, e)
-    return table.concat(out)
+    return helper.stderr_of(function()
+      popart.getLogger():setLevel("INFO")
+      local ok, e = pcall(f)
+      popart.getLogger():setLevel("OFF")
+      assert(ok, e)
+    end)
   end
 
   -- Was a graph compiled, was an engine loaded while f ran?

@@ -1,6 +1,7 @@
 --- Operators of ONNX that put tensors together, take parts of them and add borders.
 local core = require("lupine.core")
 local operands = require("lupine.onnx.operands")
+local windows = require("lupine.onnx.windows")
 local torch = require("torch")
 local F = require("torch.nn.functional")
 
@@ -127,17 +128,6 @@ local function pad_mirrored(n, x, mode, pads)
   return x
 end
 
--- ONNX lists what comes in front of all axes, then what comes behind; torch pairs of
--- the last axis first.
-local function pairs_of(pads)
-  local list, r = {}, #pads // 2
-  for axis = r, 1, -1 do
-    list[#list + 1] = pads[axis]
-    list[#list + 1] = pads[r + axis]
-  end
-  return list
-end
-
 local function pad(n, x, pads)
   local mode, r = n.attr.mode, x:dim()
   n:check(#pads == 2 * r, "%d pads for %d dimensions, allowed are %d", #pads, r, 2 * r)
@@ -150,7 +140,7 @@ local function pad(n, x, pads)
   if mode ~= "constant" then
     return pad_mirrored(n, x, mode, pads)
   end
-  return pad_constant(n, x, pairs_of(pads))
+  return pad_constant(n, x, windows.reversed(#pads // 2, pads))
 end
 
 -- ---- sequences ------------------------------------------------------------------------
