@@ -6,19 +6,12 @@
 --- eagerly (the outputs that it returns), under lupine.compile (the same elements), and
 --- on the device "meta" (the same shapes and types). Arguments are those of
 --- spec/lupine/onnx/node.lua.
-local compile = require("lupine.compile")
+local graphs = require("spec.lupine.onnx.graphs")
 local helper = require("spec.helper")
 local node = require("spec.lupine.onnx.node")
 local torch = require("torch")
 
 local M = {}
-
--- Same type and shape.
-local function same_form(got, want, how)
-  assert(got.dtype == want.dtype and tostring(got.shape) == tostring(want.shape),
-    ("%s: %s %s, eager: %s %s"):format(how, tostring(got.dtype), tostring(got.shape),
-      tostring(want.dtype), tostring(want.shape)))
-end
 
 --- A nested list of a tensor's elements, in one row.
 ---@param t torch.Tensor
@@ -84,18 +77,5 @@ function M.gradients(op, inputs, values, options)
 end
 
 return setmetatable(M, { __call = function(_, op, inputs, values, options)
-  local model, given = node.model(op, inputs, values, options)
-  local eager = { model(table.unpack(given)) }
-  local compiled = { compile(model, given)(table.unpack(given)) }
-  local flat = {}
-  for i, t in ipairs(given) do
-    flat[i] = t:to("meta")
-  end
-  local shapes = { model(table.unpack(flat)) }
-  for i, y in ipairs(eager) do
-    same_form(compiled[i], y, "compiled")
-    helper.near(compiled[i], y)
-    same_form(shapes[i], y, "meta")
-  end
-  return table.unpack(eager)
+  return graphs.both(node.model(op, inputs, values, options))
 end })

@@ -6,8 +6,10 @@
 ---     }, { M = torch.tensor(3) })
 ---     local y = graphs.both(model, { x, v })
 ---
---- A node is its text and its attributes. Inputs have no types; initializers lie in the
---- last table, by name.
+--- A node is its text and its attributes; "gc." in front of an operator is its domain
+--- ai.graphcore. Inputs have no types; initializers lie in the last table, by name.
+---
+--- spec/lupine/onnx/node.lua has models of single nodes, whose inputs are tensors.
 local compile = require("lupine.compile")
 local helper = require("spec.helper")
 local onnx = require("lupine.onnx")
@@ -26,14 +28,40 @@ local function names(text)
   return #list == 1 and list[1] == "" and {} or list
 end
 
-local function node(text, attributes, version)
-  local outputs, op, inputs = text:match("^(.-)%s*=%s*([%w_]+)%((.*)%)$")
-  local row = assert(operators.find("", op, version), op)
+--- A NodeProto without inputs and outputs.
+---@param domain string
+---@param op string
+---@param version integer of the domain's operators
+---@param values? table<string, any> attributes, of the kinds that the operator says
+---@return table
+function M.node(domain, op, version, values)
+  local row = operators.find(domain, op, version)
   local list = {}
-  for name, value in pairs(attributes or {}) do
-    list[#list + 1] = proto.attribute(name, value, row.schema.by_name[name].field)
+  for name, value in pairs(values or {}) do
+    local known = row and row.schema.by_name[name]
+    list[#list + 1] = proto.attribute(name, value, known and known.field)
   end
-  return { op_type = op, input = names(inputs), output = names(outputs), attribute = list }
+  return { op_type = op, domain = domain, input = {}, output = {}, attribute = list }
+end
+
+local function node_of(text, values, version)
+  local outputs, core_op, op, inputs = text:match("^(.-)%s*=%s*(g?c?%.?)([%w_]+)%((.*)%)$")
+  local node = M.node(core_op == "gc." and "ai.graphcore" or "", op, core_op == "gc." and 1
+    or version, values)
+  node.input, node.output = names(inputs), names(outputs)
+  return node
+end
+
+--- The module of a GraphProto.
+---@param graph table
+---@param opsets table<string, integer> versions by domain
+---@return lupine.onnx.Module
+function M.load(graph, opsets)
+  local imports = {}
+  for domain, version in pairs(opsets) do
+    imports[#imports + 1] = { domain = domain, version = version }
+  end
+  return onnx.load({ ir_version = proto.IR_VERSION, graph = graph, opset_import = imports })
 end
 
 --- A GraphProto.
@@ -55,7 +83,7 @@ function M.graph(text, nodes, initializers, version)
     table.insert(g.initializer, tensors.write(name, t))
   end
   for i, row in ipairs(nodes) do
-    g.node[i] = node(row[1], row[2], version or 16)
+    g.node[i] = node_of(row[1], row[2], version or 16)
   end
   return g
 end
@@ -67,9 +95,15 @@ end
 ---@param version? integer
 ---@return lupine.onnx.Module
 function M.model(text, nodes, initializers, version)
-  return onnx.load({ ir_version = proto.IR_VERSION,
-    graph = M.graph(text, nodes, initializers, version),
-    opset_import = { { domain = "", version = version or 16 } } })
+  return M.load(M.graph(text, nodes, initializers, version),
+    { [""] = version or 16, ["ai.graphcore"] = 1 })
+end
+
+-- Same type and shape.
+local function same_form(got, want, how)
+  assert(got.dtype == want.dtype and tostring(got.shape) == tostring(want.shape),
+    ("%s: %s %s, eager: %s %s"):format(how, tostring(got.dtype), tostring(got.shape),
+      tostring(want.dtype), tostring(want.shape)))
 end
 
 --- Runs a model eagerly and compiled, which must agree, and on shapes alone; returns
@@ -86,10 +120,9 @@ function M.both(model, inputs)
   end
   local shapes = { model(table.unpack(blank)) }
   for i, want in ipairs(eager) do
-    assert(compiled[i].dtype == want.dtype)
+    same_form(compiled[i], want, "compiled")
     helper.near(compiled[i], want)
-    assert(tostring(shapes[i].shape) == tostring(want.shape), tostring(shapes[i].shape))
-    assert(shapes[i].dtype == want.dtype)
+    same_form(shapes[i], want, "meta")
   end
   return table.unpack(eager)
 end

@@ -9,24 +9,13 @@
 --- an initializer), `training` (the model is in training mode), `compiled` (it runs
 --- under lupine.compile), `opsets` (domain -> version, of what bodies use).
 local compile = require("lupine.compile")
+local graphs = require("spec.lupine.onnx.graphs")
 local helper = require("spec.helper")
-local onnx = require("lupine.onnx")
-local operators = require("lupine.onnx.operators")
 local proto = require("lupine.onnx.proto")
 local tensors = require("lupine.onnx.tensors")
 local torch = require("torch")
 
 local M = {}
-
-local function attributes(op, values, domain, version)
-  local row = operators.find(domain, op, version)
-  local list = {}
-  for name, value in pairs(values or {}) do
-    local known = row and row.schema.by_name[name]
-    list[#list + 1] = proto.attribute(name, value, known and known.field)
-  end
-  return list
-end
 
 local function names_of(outputs)
   if type(outputs) == "table" then
@@ -51,8 +40,8 @@ function M.model(op, inputs, values, options)
   local domain = options.domain or ""
   local version = options.version or domain == "" and 17 or 1
   local graph = { name = op, input = {}, output = {}, initializer = {}, node = {} }
-  local node = { op_type = op, domain = domain, input = {}, output = names_of(options.outputs),
-    attribute = attributes(op, values, domain, version) }
+  local node = graphs.node(domain, op, version, values)
+  node.output = names_of(options.outputs)
   local given = {}
   for i, t in ipairs(inputs) do
     node.input[i] = t and "x" .. i or ""
@@ -69,12 +58,11 @@ function M.model(op, inputs, values, options)
     end
   end
   graph.node[1] = node
-  local imports = { { domain = domain, version = version } }
+  local opsets = { [domain] = version }
   for name, of in pairs(options.opsets or {}) do
-    table.insert(imports, { domain = name, version = of })
+    opsets[name] = of
   end
-  local model = onnx.load({ ir_version = proto.IR_VERSION, graph = graph, opset_import = imports })
-  return model:train(options.training or false), given
+  return graphs.load(graph, opsets):train(options.training or false), given
 end
 
 --- Runs a node: its outputs that are wanted.

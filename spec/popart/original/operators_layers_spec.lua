@@ -1,8 +1,8 @@
 -- PopART's own tests of layers (tests/integration/operators_test): convolutions, poolings,
 -- normalisations, dropout, recurrent layers, splines. Of the many shapes of the originals
 -- one of each kind; spec/lupine/onnx/operators has more.
+local graphs = require("spec.lupine.onnx.graphs")
 local F = require("torch.nn.functional")
-local net = require("spec.lupine.onnx.net")
 local node = require("spec.lupine.onnx.node")
 local spline = require("torch_spline_conv")
 local torch = require("torch")
@@ -274,9 +274,9 @@ describe("dropout_test and shapeddropout_test", function()
   end)
 
   it("test_shapeddropout_independent_rng_runs, test_shapeddropout_multiple", function()
-    local model = net({ inputs = "x", outputs = "y z", training = true,
-      { "gc.ShapedDropout", "x", "y", { shape = { 64, 1 } } },
-      { "gc.ShapedDropout", "x", "z", { shape = { 64, 1 } } } })
+    local model = graphs.model("x -> y, z", {
+      { "y = gc.ShapedDropout(x)", { shape = { 64, 1 } } },
+      { "z = gc.ShapedDropout(x)", { shape = { 64, 1 } } } }):train()
     local x = torch.ones(64, 2)
     local y, z = model(x)
     assert.is_false(torch.equal(y, z))

@@ -1,7 +1,7 @@
 -- PopART's own tests of operators that arrange, read and write parts, of scatters, calls
 -- and effects (tests/integration/operators_test, and abort_test, printtensor).
+local graphs = require("spec.lupine.onnx.graphs")
 local compile = require("lupine.compile")
-local net = require("spec.lupine.onnx.net")
 local node = require("spec.lupine.onnx.node")
 local popart = require("popart")
 local program = require("spec.support.program")
@@ -129,10 +129,9 @@ describe("dynamicslice_test", function()
   it("test_dynamicslice_overlap_correct, and test_dynamicslice_overlap_wrong corrected", function()
     for overlap = 0, 1 do
       local values = { axes = { 0 }, sizes = { 5 }, noOverlap = overlap }
-      local model = net({ inputs = "x i j", outputs = "c",
-        { "gc.DynamicSlice", "x i", "a", values }, { "gc.DynamicSlice", "x j", "b0", values },
-        { "gc.Scale", "b0", "b", { scale = 2.0 } },
-        { "Add", "a b", "c" } })
+      local model = graphs.model("x, i, j -> c", { { "a = gc.DynamicSlice(x, i)", values },
+        { "b0 = gc.DynamicSlice(x, j)", values }, { "b = gc.Scale(b0)", { scale = 2.0 } },
+        { "c = Add(a, b)" } })
       local t = wave({ 10 }, 1):requires_grad_(true)
       model(t, int({ 0 }), int({ 3 })):sum():backward()
       assert.same({ 1, 1, 1, 3, 3, 2, 2, 2, 0, 0 }, t.grad:tolist())
@@ -160,9 +159,9 @@ describe("dynamicupdate_test, dynamicadd_test, dynamiczero_test", function()
   it("test_dynamicupdate", function()
     local parts = { wave({ 2, 3 }, 1), wave({ 2, 3 }, 2) }
     local row = { axes = { 1 }, sizes = { 3 }, noOverlap = 1 }
-    local model = net({ inputs = "a b i j", outputs = "z",
-      { "gc.Init", "", "x", { shape = { 2, 6 }, data_type = 11, init_type = 0 } },
-      { "gc.DynamicUpdate", "x i a", "y", row }, { "gc.DynamicUpdate", "y j b", "z", row } })
+    local model = graphs.model("a, b, i, j -> z", {
+      { "x = gc.Init()", { shape = { 2, 6 }, data_type = 11, init_type = 0 } },
+      { "y = gc.DynamicUpdate(x, i, a)", row }, { "z = gc.DynamicUpdate(y, j, b)", row } })
     local z = model(parts[1], parts[2], int({ 0 }), int({ 3 }))
     assert.same(torch.cat(parts, 1):tolist(), z:tolist())
   end)
@@ -378,10 +377,10 @@ describe("packed_data_test", function()
     local lengths, offsets = { 3, 5, 7, 4, 6, 2 }, { 0, 3, 8, 15, 19, 25 }
     local data = wave({ 27, 5 }, 1)
     for each = 1, 3 do
-      local model = net({ inputs = "x at n", outputs = "y", { "gc.PackedDataBlock",
-        "x at n at n", "y", { maxSequenceLengths = { 10 }, resultSize = 27,
-          callbackBatchSize = each, callback = { inputs = "d", outputs = "p",
-            { "Transpose", "d", "t", { perm = { 0, 2, 1 } } }, { "MatMul", "d t", "p" } } } } })
+      local model = graphs.model("x, at, n -> y", { { "y = gc.PackedDataBlock(x, at, n, at, n)",
+        { maxSequenceLengths = { 10 }, resultSize = 27, callbackBatchSize = each,
+          callback = graphs.graph("d -> p", { { "t = Transpose(d)", { perm = { 0, 2, 1 } } },
+            { "p = MatMul(d, t)" } }) } } })
       local args = { data, int(offsets), int(lengths) }
       local y = model(table.unpack(args))
       assert.same({ 27, 10 }, { table.unpack(y.shape) })
@@ -396,35 +395,35 @@ describe("packed_data_test", function()
   end)
 end)
 
-local CALLEE = { inputs = "a b", outputs = "c", { "Mul", "a b", "d" }, { "Add", "d a", "c" } }
+local CALLEE = graphs.graph("a, b -> c", { { "d = Mul(a, b)" }, { "c = Add(d, a)" } })
 
 describe("call_test", function()
   it("test_call, test_call_grad_1", function()
     agrees(function(a, b)
       return a * b + a
-    end, "Call", { wave({ 2, 3 }, 1), wave({ 2, 3 }, 2) }, { callee = net.graph(CALLEE, 11) },
+    end, "Call", { wave({ 2, 3 }, 1), wave({ 2, 3 }, 2) }, { callee = CALLEE },
       { opsets = { [""] = 11 } })
   end)
 
   it("test_nested_calls, test_stacked_subgraphs", function()
-    local model = net({ inputs = "x y", outputs = "z", { "gc.Call", "x y", "z", { callee = {
-      inputs = "e f", outputs = "h", { "gc.Call", "e f", "g", { callee = CALLEE } },
-      { "gc.Call", "g f", "h", { callee = CALLEE } } } } } })
+    local model = graphs.model("x, y -> z", { { "z = gc.Call(x, y)", {
+      callee = graphs.graph("e, f -> h", { { "g = gc.Call(e, f)", { callee = CALLEE } },
+        { "h = gc.Call(g, f)", { callee = CALLEE } } }) } } })
     local x, y = wave({ 3 }, 1), wave({ 3 }, 2)
     assert.is_true(torch.allclose((x * y + x) * y + (x * y + x), model(x, y)))
   end)
 
   it("test_subgraph_call_mismatch0, test_subgraph_call_mismatch1", function()
     node.refuses("the callee has 2 inputs and 1 outputs, the call 1 and 1", "Call",
-      { torch.ones(2) }, { callee = net.graph(CALLEE, 11) }, { domain = "ai.graphcore",
+      { torch.ones(2) }, { callee = CALLEE }, { domain = "ai.graphcore",
         opsets = { [""] = 11 } })
   end)
 end)
 
 describe("detach_test", function()
   it("test_detach_grad, test_detach_grad_branches", function()
-    local model = net({ inputs = "x", outputs = "z", { "Exp", "x", "y" }, { "gc.Detach", "y", "d" },
-      { "Mul", "d x", "z" } })
+    local model = graphs.model("x -> z", { { "y = Exp(x)" }, { "d = gc.Detach(y)" },
+      { "z = Mul(d, x)" } })
     local x = wave({ 3 }, 1):requires_grad_(true)
     model(x):sum():backward()
     assert.is_true(torch.allclose(x:detach():exp(), x.grad))
@@ -434,9 +433,10 @@ end)
 describe("copy_var_update_test", function()
   it("test_training_with_var_update", function()
     for _, kind in ipairs({ torch.float32, torch.int32 }) do
-      local model = net({ inputs = "x", outputs = "x1 alias", initializers = {
-        counter = torch.zeros(1, { dtype = kind }), one = torch.ones(1, { dtype = kind }) },
-        { "Add", "counter one", "x1" }, { "gc.CopyVarUpdate", "counter x1", "alias" } })
+      local model = graphs.model("x -> x1, alias", { { "x1 = Add(counter, one)" },
+        { "alias = gc.CopyVarUpdate(counter, x1)" } }, {
+        counter = torch.zeros(1, { dtype = kind }), one = torch.ones(1, { dtype = kind }) })
+        :eval()
       local x = torch.zeros(1)
       for step = 1, 3 do
         local _, alias = model(x)
@@ -464,10 +464,8 @@ describe("abort_test", function()
   it("test_abort_unconditional, test_abort_conditional, test_abort_conditional_exception",
     function()
       local x = torch.ones(2)
-      local always = net({ inputs = "x", outputs = "y", { "Abs", "x", "y" },
-        { "gc.Abort", "", "" } })
-      local maybe = net({ inputs = "x", outputs = "y", { "Abs", "x", "y" },
-        { "gc.Abort", "y", "" } })
+      local always = graphs.model("x -> y", { { "y = Abs(x)" }, { "= gc.Abort()" } })
+      local maybe = graphs.model("x -> y", { { "y = Abs(x)" }, { "= gc.Abort(y)" } })
       aborts(always, x)
       aborts(compile(always, { x }), x)
       aborts(maybe, x)
@@ -482,10 +480,10 @@ describe("printtensor", function()
   local function printed(compiled)
     local _, err = program.run({ "-e", ([[
       package.path = "./?.lua;" .. package.path
-      local torch, net = require("torch"), require("spec.lupine.onnx.net")
-      local model = net({ inputs = "i1 i2", outputs = "a2", { "Add", "i1 i2", "a1" },
-        { "gc.PrintTensor", "a1", "p1" }, { "Add", "i1 a1", "a2" },
-        { "gc.PrintTensor", "a2", "p2", { title = "sum", openBracket = 40, separator = 44,
+      local torch, graphs = require("torch"), require("spec.lupine.onnx.graphs")
+      local model = graphs.model("i1, i2 -> a2", { { "a1 = Add(i1, i2)" },
+        { "p1 = gc.PrintTensor(a1)" }, { "a2 = Add(i1, a1)" },
+        { "p2 = gc.PrintTensor(a2)", { title = "sum", openBracket = 40, separator = 44,
           closeBracket = 41 } } })
       local one = torch.tensor({ 1, 2, 3 }, { dtype = torch.int32 })
       local two = torch.tensor({ 4, 5, 6 }, { dtype = torch.int32 })

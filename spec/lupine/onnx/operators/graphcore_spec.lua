@@ -1,6 +1,6 @@
 -- Operators of ai.graphcore beside PopART's own tests: their gradients, models with them in
 -- poptorch.
-local net = require("spec.lupine.onnx.net")
+local graphs = require("spec.lupine.onnx.graphs")
 local node = require("spec.lupine.onnx.node")
 local poptorch = require("poptorch")
 local recorded = require("spec.lupine.onnx.recorded")
@@ -58,12 +58,12 @@ describe("operators of ai.graphcore", function()
   end)
 
   it("that are losses are the final losses of poptorch's models", function()
-    for loss, labels in pairs({ L1 = "", IdentityLoss = "", Nll = " t" }) do
+    for loss, labels in pairs({ L1 = "", IdentityLoss = "", Nll = ", t" }) do
       local values = { L1 = { lambda = 0.5 }, Nll = { inputIsLogProbability = 1 } }
-      local model = net({ inputs = "x" .. labels, outputs = "l", training = true,
-        initializers = { w = wave({ 3, 4 }, 2) }, { "MatMul", "x w", "y" },
-        { "LogSoftmax", "y", "p", { axis = 1 } }, { "gc." .. loss, "p" .. labels, "l",
-          values[loss] } })
+      local model = graphs.model(("x%s -> l"):format(labels), { { "y = MatMul(x, w)" },
+        { "p = LogSoftmax(y)", { axis = 1 } },
+        { ("l = gc.%s(p%s)"):format(loss, labels), values[loss] } },
+        { w = wave({ 3, 4 }, 2) }):train()
       local given = { wave({ 2, 3 }, 1), labels ~= "" and int({ 1, 3 }) or nil }
       local before = model.w:detach():clone()
       local want = model(table.unpack(given))
@@ -79,8 +79,8 @@ describe("operators of ai.graphcore", function()
 
   it("of an internal output give nothing, and the others are there", function()
     local logp = wave({ 4, 1, 3 }, 1):log_softmax(2)
-    local model = net({ inputs = "p t a b", outputs = "l",
-      { "gc.Ctc", "p t a b", "l grad", { reduction = "Sum" } } })
+    local model = graphs.model("p, t, a, b -> l", {
+      { "l, grad = gc.Ctc(p, t, a, b)", { reduction = "Sum" } } })
     local y = model(logp, int({ { 1, 2 } }), int({ 4 }), int({ 2 }))
     assert.is_true(y:item() > 0)
   end)
