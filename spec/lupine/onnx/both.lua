@@ -48,12 +48,7 @@ function M.near(t, list, tol)
   helper.near(t:reshape({ -1 }), list, tol)
 end
 
---- A node refuses its inputs, with a message that has the text.
----@param text string plain
----@param ... any the node's arguments
-function M.refuses(text, ...)
-  helper.refuses("ValueError", text:gsub("[%[%]%(%)%.%-%+%*%?%^%$%%]", "%%%0"), node.run, ...)
-end
+M.refuses = node.refuses
 
 --- The gradients of a node's first output are those of differences, in float64.
 ---@param op string
