@@ -59,7 +59,8 @@ function Builder:init(...)
   local values = check.arguments("Builder", { "modelProtoOrFilename", "opsets", "_parent" },
     { opsets = true, _parent = true }, ...)
   local given, versions, parent = values[1], values[2], values[3]
-  self._parent, self._children, self._versions = parent, {}, parent and parent._versions or {}
+  self._parent, self._versions = parent, parent and parent._versions or {}
+  self._within = {} -- ids of the graphs within
   self._initializers, self._attributes, self._scopes, self._next = {}, {}, {}, {}
   self._values = {} -- of initializers, of all groups of replicas
   self._node_of = {} -- by the names of its outputs
@@ -244,9 +245,7 @@ end
 ---@return popart.Builder
 function Builder:createSubgraphBuilder()
   check.method(self, Builder, "createSubgraphBuilder")
-  local child = Builder({ _parent = self })
-  self._children[#self._children + 1] = child
-  return child
+  return Builder({ _parent = self })
 end
 
 -- The graph as an attribute of a node.

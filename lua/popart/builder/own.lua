@@ -43,21 +43,8 @@ function M.add_initializer(self, name, t)
   self._scope.given[name] = t
 end
 
--- Whether a name is there: in this graph, one around it or one within.
-local function taken(self, id, within)
-  if within and self._names.own[id] or not within and self._names:has(id) then
-    return true
-  end
-  for _, child in ipairs(self._children) do
-    if taken(child, id, true) then
-      return true
-    end
-  end
-  return false
-end
-
 --- A new id: the scopes' names, the name, ":output", "/number" from the second of a name
---- on.
+--- on. It is one of no graph around, nor within (self._within).
 ---@param self popart.Builder
 ---@param name string
 ---@param output? integer
@@ -68,11 +55,15 @@ function M.next_id(self, name, output)
   local base = table.concat(parts, "/")
   local n = self._next[base] or 0
   local id = n == 0 and base or ("%s/%d"):format(base, n)
-  while taken(self, id) do
+  while self._names:has(id) or self._within[id] do
     n = n + 1
     id = ("%s/%d"):format(base, n)
   end
   self._next[base] = n + 1
+  local around = self._parent
+  while around do
+    around._within[id], around = true, around._parent
+  end
   return id
 end
 
