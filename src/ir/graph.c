@@ -223,38 +223,23 @@ void lp_graph_operands(const LpGraph *g, const LpVal *in, size_t n, LpType *t,
     }
 }
 
-static bool has_name(const LpGraph *g, LpVal v, const char *name)
-{
-    const LpValue *x = &g->value[v];
-    if (x->name && strcmp(x->name, name) == 0)
-        return true;
-    for (const LpName *n = x->more; n; n = n->next)
-        if (strcmp(n->text, name) == 0)
-            return true;
-    return false;
-}
-
+/* Texts of a graph are there once, so that their addresses tell them apart. */
 bool lp_graph_add_name(LpGraph *g, LpVal v, const char *name, LpErr *e)
 {
-    LpName n = {.text = lp_graph_intern(g, name, e)};
+    LpName n = {.text = lp_graph_intern(g, name, e)}, **last;
     if (!n.text)
         return false;
-    if (has_name(g, v, n.text))
-        return true;
-    if (!g->value[v].name) {
+    if (!g->value[v].name)
         g->value[v].name = n.text;
+    if (g->value[v].name == n.text)
         return true;
-    }
-    LpName *own = lp_arena_memdup(&g->arena, &n, sizeof n);
-    if (!own) {
+    for (last = &g->value[v].more; *last; last = &(*last)->next)
+        if ((*last)->text == n.text)
+            return true;
+    *last = lp_arena_memdup(&g->arena, &n, sizeof n);
+    if (!*last)
         no_memory(e);
-        return false;
-    }
-    LpName **last = &g->value[v].more;
-    while (*last)
-        last = &(*last)->next;
-    *last = own;
-    return true;
+    return *last;
 }
 
 bool lp_origin_same_stage(const LpOrigin *a, const LpOrigin *b)
