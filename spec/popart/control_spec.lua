@@ -103,3 +103,15 @@ describe("a training session", function()
     end
   end)
 end)
+
+describe("a builder", function()
+  it("gives ids that no graph around or within it has", function()
+    local b, info = popart.Builder(), popart.TensorInfo("FLOAT", { 1 })
+    local one, other = b:createSubgraphBuilder(), b:createSubgraphBuilder()
+    local ids = {}
+    for i, builder in ipairs({ one, one:createSubgraphBuilder(), b, other, one }) do
+      ids[i] = builder:addInputTensor(info, "x")
+    end
+    assert.same({ "x", "x/1", "x/2", "x", "x/3" }, ids) -- the fourth graph is beside the first
+  end)
+end)
