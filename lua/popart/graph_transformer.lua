@@ -201,7 +201,11 @@ local function save_externally(graph, folder, where, ...)
       list[#list + 1], at[#at + 1] = raw, i
     end
   end
-  local kept, data = tensors.outside(list, path:match("[^/]*$"), 0, 1)
+  local name = path:match("[^/]*$")
+  local there = tensors.there(graph.initializer or {}, name)
+  errors.check(not there, "popart_exception", "%s: the data of tensor '%s' is in the file %s "
+    .. "already, which would be lost: give all ids at once, or another file", where, there, name)
+  local kept, data = tensors.outside(list, name, 0, 1)
   errors.guard("popart_exception", core.write_parts, path, data)
   for i, t in ipairs(kept) do
     graph.initializer[at[i]] = t

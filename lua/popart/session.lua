@@ -93,7 +93,9 @@ local function arguments(where, names, ...)
   errors.check(type(out.fnModel) == "string", "TypeError", "%s: fnModel: expected a file's path or "
     .. "the bytes of a ModelProto, got %s", where, check.describe(out.fnModel))
   check.string(out.name == nil and "" or out.name, where .. ": name")
+  -- what the script changes of them later is of its next session
   out.userOptions = class.copy(out.userOptions or options.SessionOptions())
+  out.dataFlow, out.optimizer = class.copy(out.dataFlow), class.copy(out.optimizer)
   return out
 end
 
@@ -172,6 +174,7 @@ function Session:updateOptimizerFromHost(optimizer)
     "updateOptimizerFromHost is not available for an inference session")
   check.instance(optimizer, "updateOptimizerFromHost: optimizer", optimizers.Optimizer,
     { shown = "popart.Optimizer" })
+  optimizer = class.copy(optimizer)
   if s.session then
     s.view:replace(optimizer, s.session)
   else

@@ -90,24 +90,35 @@ local function check_external(options, path)
   return name
 end
 
+-- The model with the data of large initializers in the file of that name, and the data.
+local function outside(model, name, threshold)
+  local list = model.graph.initializer or {}
+  local there = tensors.there(list, name)
+  errors.check(not there, "ValueError", "onnx.write: external: the data of tensor '%s' is in '%s' "
+    .. "already, which would be lost: name another file", there, name)
+  local kept, data = tensors.outside(list, name, threshold)
+  return tables.with(model, { graph = tables.with(model.graph, { initializer = kept }) }), data
+end
+
 --- Writes a model to a file, which is replaced as a whole. With `external` the data
 --- of initializers is in a file of that name beside it, which is there first.
---- errors: OSError, TypeError or ValueError for what is no ModelProto
+--- errors: OSError, TypeError or ValueError for what is no ModelProto, or a file that data of
+--- the model is in
 ---@param model table ModelProto
 ---@param path string
 ---@param options? {external: string, threshold: integer} threshold: bytes that an
 ---  initializer in the other file has at least, 1024 unless given
 function M.write(model, path, options)
   check.string(path, "onnx: path")
+  errors.check(type(model) == "table" and model.graph, "TypeError",
+    "onnx.write: model: expected a ModelProto with a graph, got %s", check.describe(model))
   local name = check_external(options or {}, path)
   if not name then
     core.onnx_write(model, "ModelProto", path)
     return
   end
-  local kept, data = tensors.outside(model.graph.initializer or {}, name,
-    options.threshold or THRESHOLD)
-  model = tables.with(model, { graph = tables.with(model.graph, { initializer = kept }) })
-  local bytes = core.onnx_encode(model, "ModelProto")
+  local kept, data = outside(model, name, options.threshold or THRESHOLD)
+  local bytes = core.onnx_encode(kept, "ModelProto")
   core.write_parts((path:match("^.*/") or "") .. name, data)
   core.write_text(path, bytes)
 end

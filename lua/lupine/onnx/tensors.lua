@@ -165,6 +165,19 @@ function M.lend(name, t)
     raw_data = t:detach():contiguous() }
 end
 
+--- A tensor whose data is in a file already: that file cannot be written anew without it.
+---@param list table[] TensorProto
+---@param location string path of the file from the model's folder
+---@return string? name of the tensor; nil: there is none
+function M.there(list, location)
+  for _, t in ipairs(list) do
+    if t.data_location == 1 and M.place(t) == location then
+      return tostring(t.name)
+    end
+  end
+  return nil
+end
+
 local ALIGNED = 4096 -- bytes: a file can then be mapped
 
 --- Moves the data of large tensors to one file, which the tensors given back name.

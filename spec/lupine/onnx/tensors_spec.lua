@@ -139,5 +139,17 @@ describe("data in a file of its own", function()
       { external = "x", threshold = -1 })
     refuses("TypeError", "unknown option 'extern'", proto.write, model,
       folder .. "/m.onnx", { extern = "x" })
+    refuses("TypeError", "expected a ModelProto with a graph", proto.write, {},
+      folder .. "/m.onnx")
+    -- a file that has data of the model's is not replaced
+    refuses("ValueError", "the data of tensor 'big' is in 'm.bin' already", proto.write,
+      proto.read(folder .. "/m.onnx"), folder .. "/n.onnx", { external = "m.bin" })
+    assert.is_true(torch.equal(big, tensors.read(back[1], folder)))
+    proto.write(proto.read(folder .. "/m.onnx"), folder .. "/n.onnx", { external = "n.bin",
+      threshold = 0 })
+    for i, t in ipairs({ big, small, big * 2 }) do
+      assert.is_true(torch.equal(t,
+        tensors.read(proto.read(folder .. "/n.onnx").graph.initializer[i], folder)))
+    end
   end)
 end)

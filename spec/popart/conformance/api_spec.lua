@@ -283,6 +283,18 @@ describe("weights in a file of their own", function()
     files.remove(folder)
   end)
 
+  it("are not replaced there by those of a second call", function()
+    local path, b = os.tmpname(), popart.Builder()
+    local first, second = b:addInitializedInputTensor(torch.ones(2)),
+      b:addInitializedInputTensor(torch.ones(2))
+    b:saveInitializersExternally({ first }, path)
+    helper.refuses("popart_exception", "the data of tensor 'init_input' is in the file .* already",
+      b.saveInitializersExternally, b, { second }, path)
+    helper.refuses("popart_exception", "already has an external data_location",
+      b.saveInitializersExternally, b, { first }, path)
+    os.remove(path)
+  end)
+
   it("keep their places in it, which the model that was read and others may share", function()
     local folder = os.tmpname()
     os.remove(folder)
