@@ -90,6 +90,18 @@ describe("a Builder's opset", function()
     assert.equal("named:0", g:call({ i }, 1, inner, "named")[1])
   end)
 
+  it("takes truth values for attributes that are 0 or 1", function()
+    local b = popart.Builder()
+    local i = b:addInputTensor("FLOAT", { 2, 3 })
+    for flag, number in pairs({ [true] = 1, [false] = 0 }) do
+      local y = b.aiOnnx:reducesum({ i }, { axes = { 1 }, keepdims = flag })
+      assert.equal(number, b:getInt64NodeAttribute("keepdims", y))
+      assert.same(flag and { 2, 1 } or { 2 }, b:getTensorShape(y))
+    end
+    local w = b:addInputTensor("FLOAT", { 3 })
+    assert.same({ 3, 3 }, b:getTensorShape(b.aiOnnx:gemm({ i, i, w }, { transA = true })))
+  end)
+
   it("wants a colon", function()
     local b = popart.Builder()
     helper.refuses("TypeError", "call it with a colon, object:relu%(", function()
