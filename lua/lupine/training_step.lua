@@ -25,6 +25,23 @@ local spans = require("lupine.base.spans")
 local tables = require("lupine.base.tables")
 local Watch = require("lupine.training_step.watch")
 
+---@class lupine.TrainingStepOptions
+---@field optimizer torch.optim.Optimizer its groups and states are looked at in every call. The
+---  updates of SGD, Adam, AdamW and RMSprop are parts of the program, others run behind it;
+---  LBFGS cannot
+---@field loss (fun(out: any, ...: any): any)|torch.nn.Module|nil of forward's first result and
+---  the arguments that the model does not get: a tensor of one element, or a table of such,
+---  whose sum is minimised. nil: forward returns it, as the field `loss` of a table or as
+---  the one scalar that has a gradient
+---@field accumulation integer? calls whose gradients one update takes the mean of (1)
+---@field clip_grad_norm number? the most that the norm of all gradients is
+---@field grads boolean? whether calls that end with the update return the gradients, as they
+---  were before clipping (false)
+---@field cache_size integer? programs that are kept (8)
+---@field fuse boolean? chains of pointwise operators as one pass (true)
+---@field blocked boolean? blocked layouts of images (true)
+---@field threads integer?
+
 ---@class lupine.TrainingStep
 ---@field model torch.nn.Module
 ---@field optimizer torch.optim.Optimizer
@@ -84,7 +101,7 @@ end
 
 --- Made by lupine.compile.
 ---@param model torch.nn.Module
----@param opts table of lupine.compile
+---@param opts lupine.TrainingStepOptions
 function TrainingStep:init(model, opts)
   check_names(opts)
   errors.check(is_module(model), "TypeError",
@@ -233,7 +250,7 @@ local function begin_group(self)
 end
 
 -- The gradients of a group, the mean of its calls'.
-local function gradients(self, calls)
+local function mean_gradients(self, calls)
   if not self._grads then
     return nil
   end
@@ -308,7 +325,7 @@ local function train(self, values)
   finish(self, calls)
   if self._grads then
     out.n = out.n + 1
-    out[out.n] = gradients(self, calls)
+    out[out.n] = mean_gradients(self, calls)
   end
   return out
 end
@@ -317,8 +334,9 @@ end
 --- loss's. Returns what forward returned, then the loss if there is one of its own,
 --- then with `grads` the gradients by name (of calls that end with the update). None
 --- of it has a history.
---- error: what compiling and running raise; weights and states are then as before, and
---- gradients that were gathered are dropped
+--- error: what compiling and running raise; weights and states are then as before (but
+--- for an update behind the program, which is cut short where it is), and gradients that
+--- were gathered are dropped
 ---@param ... any
 ---@return any ...
 function TrainingStep:__call(...)
@@ -363,6 +381,51 @@ function TrainingStep:update()
   step_eagerly(self, self.gathered)
   self.gathered, self.updates = 0, self.updates + 1
   return true
+end
+
+--- What a step has of its own, beside the states of model and optimizer and torch's
+--- generator: {updates, gathered, gradients = {name = tensor}}, where a group of calls
+--- is open.
+---@return {updates: integer, gathered: integer, gradients: table<string, torch.Tensor>}
+function TrainingStep:state_dict()
+  check.method(self, TrainingStep, "state_dict")
+  local gradients = {}
+  for name, g in pairs(self.gathered > 0 and self._gathering or gradients) do
+    gradients[name] = g:clone()
+  end
+  return { updates = self.updates, gathered = self.gathered, gradients = gradients }
+end
+
+local function check_gradients(self, gradients)
+  local params = {}
+  for p, name in pairs(self._watch.names) do
+    params[name] = p
+  end
+  for name, g in pairs(gradients) do
+    local p = errors.check(params[name], "KeyError", "load_state_dict: gradients: the model has no "
+      .. "parameter '%s'", tostring(name))
+    errors.check(core.is_tensor(g) and tostring(g.shape) == tostring(p.shape), "ValueError",
+      "load_state_dict: gradients: '%s': expected a tensor of shape %s, got %s", name,
+      tostring(p.shape), check.describe(g))
+  end
+end
+
+--- Takes such a dictionary over.
+--- error: KeyError, ValueError for gradients of another model
+---@param dict {updates: integer, gathered: integer, gradients: table<string, torch.Tensor>}
+function TrainingStep:load_state_dict(dict)
+  check.method(self, TrainingStep, "load_state_dict")
+  errors.check(type(dict) == "table" and type(dict.gradients) == "table", "TypeError",
+    "load_state_dict: expected {updates = …, gathered = …, gradients = …}, got %s",
+    check.describe(dict))
+  local updates = check.int(dict.updates, "load_state_dict: updates", { min = 0 })
+  local gathered = check.int(dict.gathered, "load_state_dict: gathered", { min = 0 })
+  check_gradients(self, dict.gradients)
+  self._gathering, self.updates, self.gathered = {}, updates, gathered
+  for p, name in pairs(self._watch.names) do
+    local g = dict.gradients[name]
+    self._gathering[name] = g and g:detach():to(p.dtype, { copy = true }) or nil
+  end
 end
 
 return TrainingStep

@@ -199,6 +199,29 @@ describe("calls that gather gradients", function()
     run(t, { 4, 4, 4, 4 }, 1e-5)
   end)
 
+  it("go on elsewhere, in the middle of a group", function()
+    local function made()
+      return steps.twins(small, sgd, { loss = F.cross_entropy, accumulation = 3 })
+    end
+    local one, two = made(), made()
+    run(one, { 4, 4, 4, 4, 3 }, 1e-5)
+    for _, what in ipairs({ "model", "optimizer" }) do
+      two.compiled[what]:load_state_dict(one.compiled[what]:state_dict())
+    end
+    local state = one.compiled.step:state_dict()
+    assert.same({ 1, 2 }, { state.updates, state.gathered })
+    two.compiled.step:load_state_dict(state)
+    run({ eager = one.eager, compiled = two.compiled }, { 4, 4, 4, 4 }, 1e-5)
+    assert.same({ updates = 3, gathered = 0, gradients = {} }, two.compiled.step:state_dict())
+    helper.raises("ValueError", "'0.weight': expected a tensor of shape .*%[8, 6%]", function()
+      two.compiled.step:load_state_dict({ updates = 0, gathered = 1,
+        gradients = { ["0.weight"] = torch.zeros(1) } })
+    end)
+    helper.raises("KeyError", "no parameter 'x'", function()
+      two.compiled.step:load_state_dict({ updates = 0, gathered = 1, gradients = { x = 1 } })
+    end)
+  end)
+
   it("return gradients by name", function()
     for _, k in ipairs({ 1, 2 }) do
       local t = steps.twins(small, sgd, { loss = F.cross_entropy, accumulation = k, grads = true })
