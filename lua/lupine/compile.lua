@@ -10,6 +10,11 @@
 --- not write them. Parameters and buffers of a module are those of the module
 --- at every call; buffers that forward writes come back to it. There is no
 --- device and no options object: any dtype works.
+---
+--- A training step is compiled too (lua/lupine/training_step.lua):
+---
+---     local step = lupine.compile(model, { optimizer = optimizer, loss = nn.MSELoss() })
+---     local out, loss = step(x, target)
 local advice = require("lupine.base.advice")
 local arguments = require("lupine.base.arguments")
 local check = require("lupine.base.check")
@@ -324,8 +329,9 @@ end
 ---  threads: integer} wrt: numbers of inputs, from 1 (default: all); fuse, blocked: chains of
 ---  pointwise operators as one pass, blocked layouts of images (default true)
 ---@return fun(...: torch.Tensor): ...
+---@overload fun(model: torch.nn.Module, opts: lupine.TrainingStepOptions): lupine.TrainingStep
 local function compile(fn, inputs, opts)
-  if opts == nil and check.is_keywords(inputs) and inputs.optimizer ~= nil then
+  if opts == nil and check.is_keywords(inputs) then
     return TrainingStep(fn, inputs)
   end
   local _ <close> = spans.active and spans.open("compiling")

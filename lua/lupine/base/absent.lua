@@ -6,6 +6,7 @@ local errors = require("lupine.base.errors")
 -- {module, what takes their place, names}: "Tensor" for attributes of tensors.
 local ROWS = {
   { "torch", "lupine.compile(fn, inputs) compiles a function or module for the host, "
+    .. "lupine.compile(model, {optimizer = …, loss = …}) a training step, "
     .. "poptorch.trainingModel and inferenceModel a model for the device",
     "compile compiler jit fx export _dynamo cond while_loop" },
   { "torch", "gradients as functions are in torch.autograd and its functional", "func" },
