@@ -97,7 +97,7 @@ local function text_of(folder, name, most)
   if bytes > most then
     damaged(folder, "%s has %d bytes, at most %d are read", name, bytes, most)
   end
-  return core.read_within(folder, name, 0, bytes)
+  return core.read_within(folder, name, 0, bytes):tobytes()
 end
 
 -- The manifest's own words on the checkpoint, restored.
