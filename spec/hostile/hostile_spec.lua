@@ -3,6 +3,7 @@
 local program = require("spec.support.program")
 
 local READERS = {
+  "checkpoint",
   "csv",
   "executable",
   "faults",

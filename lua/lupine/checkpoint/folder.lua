@@ -46,19 +46,29 @@ local function checksum(text)
   return core.xxh3(HEAD .. ("0"):rep(DIGITS) .. text:sub(#HEAD + DIGITS + 1))
 end
 
--- With its checksum, whose key comes first in the alphabet.
+--- The text of a manifest with the right checksum in it.
+---@param text string that begins with a checksum of zeros
+---@return string
+function M.sign(text)
+  return HEAD .. checksum(text) .. text:sub(#HEAD + DIGITS + 1)
+end
+
+-- Its key comes first in the alphabet.
 local function manifest_text(manifest)
   manifest.checksum = ("0"):rep(DIGITS)
-  local text = core.json_encode(manifest)
-  return HEAD .. core.xxh3(text) .. text:sub(#HEAD + DIGITS + 1)
+  return M.sign(core.json_encode(manifest))
 end
 
 local function damaged(folder, why, ...)
   errors.raise("ValueError", "the checkpoint '%s' cannot be used: %s", folder, why:format(...))
 end
 
--- error: ValueError, as damaged gives it
-local function parse(text, folder)
+--- A manifest from its text, whose checksum is right.
+--- error: ValueError
+---@param text string
+---@param folder string for messages
+---@return table
+function M.parse(text, folder)
   if checksum(text) ~= text:sub(#HEAD + 1, #HEAD + DIGITS) or text:sub(1, #HEAD) ~= HEAD then
     damaged(folder, "%s is damaged: its checksum is another one", MANIFEST)
   end
@@ -79,7 +89,6 @@ local function parse(text, folder)
   end
   return m
 end
-M.parse = parse
 
 -- A file's hash and bytes; it is missing aloud.
 local function hash_of(folder, name)
@@ -100,8 +109,12 @@ local function text_of(folder, name, most)
   return core.read_within(folder, name, 0, bytes):tobytes()
 end
 
--- The manifest's own words on the checkpoint, restored.
-local function info_of(m, folder)
+--- What a manifest tells of the checkpoint itself.
+--- error: ValueError
+---@param m table
+---@param folder string for messages
+---@return table
+function M.told(m, folder)
   local where = ("checkpoint '%s': %s"):format(folder, MANIFEST)
   local info = serialization.restore(m.info, {}, {}, where)
   if type(info) ~= "table" then
@@ -124,8 +137,8 @@ end
 ---@return table manifest
 function M.info(folder)
   errors.check(core.is_folder(folder), "FileNotFoundError", "there is no checkpoint '%s'", folder)
-  local m = parse(text_of(folder, MANIFEST, LONGEST), folder)
-  return info_of(m, folder), m
+  local m = M.parse(text_of(folder, MANIFEST, LONGEST), folder)
+  return M.told(m, folder), m
 end
 
 -- ---- writing ---------------------------------------------------------------------
@@ -192,13 +205,8 @@ local function verify(folder, m)
   end
 end
 
---- The value of a description and its file of tensors.
----@param folder string
----@param name string
----@param description any
----@param file string? path of its tensors
----@return any
-function M.value(folder, name, description, file)
+-- The value of a description and its file of tensors.
+local function value_of(folder, name, description, file)
   local names, tensors = {}, {}
   if file then
     names, tensors = core.read_safetensors(file)
@@ -227,7 +235,7 @@ function M.read(folder)
   local states = {}
   for name, description in next, values do
     local file = name .. ".safetensors"
-    states[name] = M.value(folder, name, description, m.files[file] and folder .. "/" .. file)
+    states[name] = value_of(folder, name, description, m.files[file] and folder .. "/" .. file)
   end
   return states, info, tables.set(type(m.objects) == "table" and m.objects or {})
 end

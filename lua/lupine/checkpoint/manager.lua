@@ -100,7 +100,7 @@ local function is_refusal(e)
 end
 
 local function tell(why)
-  core.host.log("warn", "checkpoint: " .. why)
+  core.host.log("warn", why)
 end
 
 local function as_entry(path, name, info)
@@ -237,6 +237,29 @@ end
 
 -- ---- going on ------------------------------------------------------------------------
 
+-- {states, info, are_objects, path =, name =} of the latest one that is whole, or nil and
+-- how many there were; `gone` if one went meanwhile: another process removes old ones.
+local function read_latest(root)
+  local names, gone = names_in(root), false
+  for i, name in ipairs(names) do
+    local path = root .. "/" .. name
+    local got = table.pack(pcall(folder.read, path))
+    if got[1] then
+      return { path = path, name = name, table.unpack(got, 2) }, #names
+    elseif not is_refusal(got[2]) then
+      error(got[2], 0)
+    end
+    gone = gone or not core.is_folder(path)
+    if core.is_folder(path) then
+      tell(("%s; %s"):format(got[2].message, names[i + 1] and "the one before is taken"
+        or "there is none before it"))
+    end
+  end
+  return nil, #names, gone
+end
+
+local ATTEMPTS = 20
+
 --- Restores the latest checkpoint that is whole: one that is not is passed over, with a
 --- warning that says why.
 --- errors: ValueError if there are some and none is whole; else as checkpoint.restore
@@ -245,22 +268,20 @@ end
 ---@return lupine.checkpoint.Entry?
 function Manager:restore_latest(what)
   check.table(what, "restore_latest: objects")
-  local names = names_in(self.root)
-  for i, name in ipairs(names) do
-    local path = self.root .. "/" .. name
-    local ok, states, info, are_objects = pcall(folder.read, path)
-    if ok then
-      local values = objects.apply(what, states, are_objects, ("restore_latest: '%s'"):format(path))
-      return values, as_entry(path, name, info)
-    elseif not is_refusal(states) then
-      error(states, 0)
-    end
-    tell(("%s; %s"):format(states.message, names[i + 1] and "the one before is taken"
-      or "there is none before it"))
+  local found, count, gone
+  local attempts = 0
+  repeat
+    found, count, gone = read_latest(self.root)
+    attempts = attempts + 1
+  until found or not gone or attempts == ATTEMPTS
+  errors.check(found or count == 0, "ValueError",
+    "restore_latest: none of the %d checkpoints in '%s' can be used", count, self.root)
+  if not found then
+    return nil
   end
-  errors.check(#names == 0, "ValueError",
-    "restore_latest: none of the %d checkpoints in '%s' can be used", #names, self.root)
-  return nil
+  local states, info, are_objects = table.unpack(found)
+  return objects.apply(what, states, are_objects, ("restore_latest: '%s'"):format(found.path)),
+    as_entry(found.path, found.name, info)
 end
 
 return Manager
