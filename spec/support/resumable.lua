@@ -237,6 +237,25 @@ M.kinds.compiled = function(workers)
     random = checkpoint.random } }
 end
 
+-- A step as one program, of two calls an update.
+for name, optimize in pairs({ adam = OPTIMIZERS.adam, sgd = OPTIMIZERS.sgd,
+  adamax = OPTIMIZERS.adamax }) do
+  M.kinds["training step " .. name] = function(workers)
+    local model = mlp()
+    local optimizer, scheduler = optimize(model)
+    local step = require("lupine.compile")(model, { optimizer = optimizer, accumulation = 2,
+      loss = function(out, y)
+        return (out - y):pow(2):mean()
+      end })
+    return { model = model, step = function(x, y)
+      local _, loss = step(x, y)
+      scheduler:step()
+      return loss
+    end, objects = { model = model, optimizer = optimizer, scheduler = scheduler, step = step,
+      loader = noisy_loader(workers), random = checkpoint.random } }
+  end
+end
+
 -- ---- trained on the device -----------------------------------------------------------
 
 local poptorch = require("poptorch")

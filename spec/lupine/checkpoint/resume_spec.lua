@@ -5,7 +5,8 @@ local resumable = require("spec.support.resumable")
 
 describe("going on from a checkpoint", function()
   for _, kind in ipairs({ "eager adam", "eager sgd", "eager rmsprop", "eager adamax",
-    "eager accumulated", "compiled" }) do
+    "eager accumulated", "compiled", "training step adam", "training step sgd",
+    "training step adamax" }) do
     it("has the same bits: " .. kind, function()
       assert.same({}, resumable.faults(kind, 11, { 1, 4, 5, 7, 10 }, 5))
     end)
