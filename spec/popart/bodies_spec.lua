@@ -348,6 +348,36 @@ describe("a place in a body", function()
   end)
 end)
 
+describe("a normalisation in a called graph", function()
+  -- The running mean after a batch; what the graph reads is given to it, or captured.
+  local function mean_after(data, given)
+    local b, ids = popart.Builder(), {}
+    local x = b:addInputTensor(popart.TensorInfo(data))
+    for i, t in ipairs({ torch.ones(3), torch.zeros(3), torch.zeros(3), torch.ones(3) }) do
+      ids[i] = b:addInitializedInputTensor(t)
+    end
+    local inner = b:createSubgraphBuilder()
+    local reads = { inner:addUntypedInputTensor(x) }
+    for i, id in ipairs(ids) do
+      reads[i + 1] = given and inner:addUntypedInputTensor(id) or id
+    end
+    inner:addOutputTensor(inner.aiOnnx:batchnormalization(reads, 5, 1e-5, 0.9)[1])
+    local y = b.aiGraphcore:call({ x, table.unpack(given and ids or {}) }, 1, inner)[1]
+    local loss = helper.l1(b, y, 1)
+    local s = helper.training(b, popart.DataFlow(1, { loss }), loss, popart.ConstSGD(0.1))
+    helper.run(s, { [x] = data })
+    return helper.weights(s, ids)[ids[3]]
+  end
+
+  it("keeps the statistics of training", function()
+    torch.manual_seed(9)
+    local data = torch.randn(8, 3)
+    for _, given in ipairs({ true, false }) do
+      helper.near(mean_after(data, given), data:mean(0) * 0.1)
+    end
+  end)
+end)
+
 describe("a function of a model", function()
   it("has the statistics that training makes", function()
     local function node(op, inputs, outputs, domain)

@@ -35,6 +35,7 @@ local table_of = {}
 ---@field constants table<integer, true>? inputs that must be known
 ---@field buffers table<integer, true>? inputs that are no parameters: running statistics
 ---@field updates table<integer, true>? inputs that it writes
+---@field calls string? the attribute whose graph gets its inputs, one for one
 ---@field internal table<integer, true>? outputs that only the original's own passes read,
 ---  and that it need not give
 

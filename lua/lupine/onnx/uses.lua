@@ -18,18 +18,21 @@ end
 
 local uses
 
-local function uses_of_call(body)
-  body.used = body.used or uses(body.nodes)
-  return body.used
+-- The graph whose inputs a node's are, and what it uses them for; nil: it calls none.
+local function called(plan)
+  local body = plan.call or plan.operator.calls and plan.bodies[plan.operator.calls]
+  if body then
+    body.used = body.used or uses(body.nodes)
+  end
+  return body
 end
 
 function uses(nodes, into)
   into = into or {}
   for _, plan in ipairs(nodes) do
-    local within = plan.call and uses_of_call(plan.call)
+    local within = called(plan)
     for i, name in ipairs(plan.inputs) do
-      local use = within and (within[plan.call.inputs[i]] or "constant")
-        or not within and use_of(plan, i)
+      local use = within and (within.used[within.inputs[i]] or "constant") or use_of(plan, i)
       if STRENGTH[use] > (STRENGTH[into[name]] or 0) then
         into[name] = use
       end

@@ -56,7 +56,7 @@ local function bodies(op)
         .. "%d inputs and %d outputs, the call %d and %d", #callee.input, #callee.output,
         select("#", ...), #n.outputs)
       return n:body("callee")(...)
-    end)
+    end, { calls = "callee" })
   op("PackedDataBlock(inputs...; maxSequenceLengths: ints!, resultSize: int!, "
     .. "callbackBatchSize: int!, callback: graph!) -> (output)", 1, packed)
 end
