@@ -25,51 +25,58 @@ local function location_of(t)
   return nil
 end
 
--- A file's bytes; "" if it is not there.
-local function bytes_of(path)
-  local file <close> = io.open(path, "rb")
-  return file and file:read("a") or ""
+-- The bytes of a file from one place to another, zeros behind its end.
+local function bytes_of(file, from, to)
+  local kept = file and file:seek("set", from) and file:read(to - from) or ""
+  return kept .. ("\0"):rep(to - from - #kept)
 end
 
--- The bytes of a file with others at their places.
-local function overlaid(bytes, parts)
-  local out, at = {}, 0
+-- What a file becomes with tensors at their places, piece by piece. One that begins amid
+-- another goes into the model.
+local function overlaid(file, parts, list)
+  local out, at, size = {}, 0, file and file:seek("end") or 0
+  local function keep(till)
+    out[#out + 1] = till > at and bytes_of(file, at, till) or nil
+    at = math.max(at, till)
+  end
   table.sort(parts, function(a, b)
-    return a.offset < b.offset
+    return a.offset < b.offset or a.offset == b.offset and a.i < b.i
   end)
   for _, part in ipairs(parts) do
-    local kept = bytes:sub(at + 1, part.offset)
-    out[#out + 1] = kept .. ("\0"):rep(part.offset - at - #kept)
-    out[#out + 1] = part.data
-    at = part.offset + #part.data
+    if part.offset < at then
+      list[part.i] = part.lent
+    else
+      keep(part.offset)
+      out[#out + 1] = part.lent.raw_data
+      at = at + tensors.size_of(part.lent.raw_data)
+    end
   end
-  return table.concat(out) .. bytes:sub(at + 1)
+  keep(size)
+  return out
 end
 
 -- Tensors whose data is in files get it there, each in its own place: the other bytes stay
 -- as they are beside the model that was read, which other models may share.
-local function write_outside(parts, from, to)
+local function write_outside(parts, list, from, to)
   for _, location in ipairs(tables.keys(parts)) do
     if location:find("/") then
       core.make_folder(to .. location:match("^(.*)/"))
     end
-    core.write_text(to .. location, overlaid(bytes_of(from .. location), parts[location]))
+    local file <close> = io.open(from .. location, "rb")
+    core.write_parts(to .. location, overlaid(file, parts[location], list))
   end
 end
 
--- What a tensor's entry becomes with the values that the host has now; those that are in
--- a file are added to the parts of that.
-local function written(t, now, parts)
-  if not location_of(t) then
-    return tensors.lend(t.name, now)
-  end
-  local inside = tensors.write(t.name, now)
-  if inside.data_type ~= t.data_type then
-    return inside
+-- What the i-th tensor's entry becomes with the values that the host has now; those that
+-- are in a file are added to the parts of that.
+local function written(i, t, now, parts)
+  local lent = tensors.lend(t.name, now)
+  if not location_of(t) or lent.data_type ~= t.data_type then
+    return lent
   end
   local location, offset = tensors.place(t)
   parts[location] = parts[location] or {}
-  table.insert(parts[location], { offset = offset, data = inside.raw_data })
+  table.insert(parts[location], { i = i, offset = offset, lent = lent })
   return t
 end
 
@@ -93,14 +100,14 @@ function M.write(s, filename)
     local now = s.model.variables[t.name] or states[t.name]
       or location_of(t) and s.model.constants[t.name]
     states[t.name] = nil
-    list[i] = now and written(t, now, parts) or t
+    list[i] = now and written(i, t, now, parts) or t
   end
   local inputs = { table.unpack(old.input) }
   for _, name in ipairs(tables.keys(states)) do
     list[#list + 1] = tensors.lend(name, states[name])
     inputs[#inputs + 1] = proto.info(name, states[name].dtype, states[name].shape)
   end
-  write_outside(parts, (s.model.folder or ".") .. "/", filename:match("^.*/") or "")
+  write_outside(parts, list, (s.model.folder or ".") .. "/", filename:match("^.*/") or "")
   local graph = tables.with(old, { initializer = list, input = inputs })
   local model = tables.with(s.model.proto, { graph = graph })
   proto.write(model, filename, options_of(model, filename))
@@ -109,7 +116,11 @@ end
 local function copy(from, to)
   local file <close> = errors.check(io.open(from, "rb"), "popart_runtime_error",
     "'%s' cannot be read", from)
-  core.write_text(to, file:read("a"))
+  local pieces = {}
+  for piece in file:lines(1 << 26) do
+    pieces[#pieces + 1] = piece
+  end
+  core.write_parts(to, pieces)
 end
 
 --- Initializers whose data is in one file have it in a copy of that from now on.

@@ -323,6 +323,38 @@ describe("weights in a file of their own", function()
     end
     os.execute("rm -r " .. folder)
   end)
+
+  it("that others have, too, are in the model once they differ", function()
+    local folder, onnx = files.unused(), require("lupine.onnx")
+    core.make_folder(folder)
+    local b, ids = helper.layers(2, 3)
+    b:saveInitializersExternally({ ids.weights[1] }, folder .. "/weights.bin")
+    b:saveModelProto(folder .. "/model.onnx")
+    local model, data = onnx.read(folder .. "/model.onnx"), files.read(folder .. "/weights.bin")
+    local one, two = table.unpack(model.graph.initializer)
+    assert.same(one.dims, two.dims)
+    for _, entry in ipairs(one.external_data) do
+      entry.value = entry.key == "offset" and "8" or entry.value
+    end
+    two.raw_data, two.data_location, two.external_data = nil, 1, one.external_data
+    files.write(folder .. "/weights.bin", "in front" .. data .. "behind")
+    onnx.write(model, folder .. "/tied.onnx")
+    local s = popart.TrainingSession({ fnModel = folder .. "/tied.onnx", loss = ids.loss,
+      dataFlow = popart.DataFlow(1), optimizer = popart.ConstSGD(0.1),
+      deviceInfo = helper.device() })
+    s:prepareDevice()
+    s:weightsFromHost()
+    s:run(popart.PyStepIO({ [ids.x] = torch.ones(3, 4) }, {}))
+    s:modelToHost(folder .. "/tied.onnx")
+    local kept = files.read(folder .. "/weights.bin")
+    assert.same({ "in front", "behind", #data + 14 }, { kept:sub(1, 8), kept:sub(-6), #kept })
+    local got, want = onnx.load(folder .. "/tied.onnx"):state_dict(), helper.weights(s, ids.weights)
+    for _, w in ipairs(ids.weights) do
+      assert.is_true(torch.equal(want[w], got[w]), w)
+    end
+    assert.is_false(torch.equal(want[ids.weights[1]], want[ids.weights[2]]))
+    files.remove(folder)
+  end)
 end)
 
 describe("a custom operator", function()
