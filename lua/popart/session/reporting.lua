@@ -148,20 +148,24 @@ local function operator(s, plan)
     attributes = attributes_of(s, node) }
 end
 
--- The operators of a graph, and those of the graphs inside under names of their own.
-local function add_graph(s, out, name, graph)
+-- The operators of a graph, under the name that Builder:setGraphName gave it or else that
+-- of its place; and those of the graphs inside.
+local function add_graph(s, out, place, graph)
+  local given = graph.name ~= "" and not graph.name:find("^BuilderGraph_%d+$") and graph.name
+  local name = given and not out[given] and given or place
   local list = tables.array({ n = 0 })
   out[name] = list
   for i, plan in ipairs(graph.nodes) do
     list[i], list.n = operator(s, plan), i
     for key, body in pairs(plan.bodies) do
-      add_graph(s, out, ("%s/%d/%s"):format(name, i - 1, key), body)
+      add_graph(s, out, ("%s/%d/%s"):format(place, i - 1, key), body)
     end
   end
 end
 
 --- The forward graph as JSON: {"maingraph": [{"name", "type", "version", "domain",
---- "inputs", "outputs", "attributes"}, …]}, and the graphs inside by names of their own.
+--- "inputs", "outputs", "attributes"}, …]}, and the graphs inside by names of their own;
+--- a graph that Builder:setGraphName named has that name.
 --- error: TypeError for another format than popart.IrSerializationFormat.JSON
 --- source: PopART Python API, Session
 ---@param format popart.IrSerializationFormat

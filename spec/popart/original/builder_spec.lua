@@ -267,8 +267,20 @@ describe("builder_name_test", function()
         [condition] = torch.tensor({ which }) })[o]:item()
     end
     assert.same({ 9, 3 }, { value(true), value(false) })
-    assert.equal(3, #core.json_decode(s:serializeIr(popart.IrSerializationFormat.JSON), "ir")
-      .maingraph[1].inputs + 2)
+    local ir = core.json_decode(s:serializeIr(popart.IrSerializationFormat.JSON), "ir")
+    assert.same({ 1, 1, 1 }, { #ir.maingraph, #ir.then_branch, #ir.else_branch })
+    assert.same({ "If", "Add", "Sub" },
+      { ir.maingraph[1].type, ir.then_branch[1].type, ir.else_branch[1].type })
+  end)
+
+  it("test_main_graph_ir_name, test_empty_graph_ir_name", function()
+    for name, want in pairs({ body_graph = "body_graph", [""] = "maingraph" }) do
+      local b, _, y = helper.identity({ 2 })
+      b:setGraphName(name)
+      local s = helper.inference(b, popart.DataFlow(1, { y }))
+      local ir = core.json_decode(s:serializeIr(popart.IrSerializationFormat.JSON), "ir")
+      assert.equal(1, #ir[want])
+    end
   end)
 end)
 
