@@ -1,4 +1,5 @@
 -- The order of a session's calls, weights of the host and of files, reports.
+local core = require("lupine.core")
 local helper = require("spec.popart.helper")
 local popart = require("popart")
 local torch = require("torch")
@@ -439,6 +440,23 @@ describe("an executable", function()
       assert.equal(helper.run(own, { [ids.x] = x })[ids.loss]:item(),
         helper.run(s, { [ids.x] = x })[ids.loss]:item())
     end
+  end)
+
+  it("has its variables in a file of their own where that is asked for", function()
+    local offline = popart.DeviceManager():createOfflineIPUDevice({ numIPUs = 1 })
+    local b, ids = helper.layers(1, 2)
+    local s = popart.TrainingSession({ fnModel = b:getModelProto(), loss = ids.loss,
+      dataFlow = popart.DataFlow(1, { ids.loss }), deviceInfo = offline,
+      optimizer = popart.SGD({ defaultMomentum = { 0.9, true } }) })
+    helper.refuses("popart_exception", "^There is no executable", s.saveVariables, s, path)
+    s:prepareDevice(false)
+    s:saveVariables(path)
+    local names, tensors = core.read_executable(path)
+    local state, weight = "state/Accl___" .. ids.weights[1], "variable/" .. ids.weights[1]
+    assert.same({ state, weight }, names)
+    assert.same({ 4, 4 }, { table.unpack(tensors[2].shape) })
+    assert.same({ 0 }, { tensors[1]:abs():max():item() })
+    assert.is_true(tensors[2]:abs():max():item() > 0)
   end)
 
   it("is not saved for a device that there is no compiling for", function()

@@ -185,6 +185,27 @@ describe("transformation_tests", function()
     assert.equal(1, #g.initializer)
   end)
 
+  it("converts initializers, inputs and what follows from them", function()
+    for method, types in pairs({ convertDoublesToFloats = { "float64", "float32" },
+      convertDoublesToHalfs = { "float64", "float16" }, convertUINT8ToINT32 = { "uint8", "int32" },
+      convertINT8ToINT32 = { "int8", "int32" }, convertINT16ToINT32 = { "int16", "int32" } }) do
+      local from, to = torch[types[1]], torch[types[2]]
+      local b = popart.Builder()
+      local x = b:addInputTensor(popart.TensorInfo(from, { 3 }))
+      local w = b:addInitializedInputTensor(torch.tensor({ 1, 100, 27 }):to(from))
+      local o = b.aiOnnxOpset14:add({ x, w })
+      b:addOutputTensor(o)
+      local t = popart.GraphTransformer(b:getModelProto())
+      t[method](t)
+      local back = popart.Builder(t:getModelProto())
+      for _, id in ipairs({ x, w, o }) do
+        assert.equal(types[2], back:getTensorDtypeString(id), method)
+      end
+      assert.same({ 2, 101, 28 }, run(t:getModelProto(), { [x] = torch.ones(3, { dtype = to }) },
+        o):tolist())
+    end
+  end)
+
   it("keeps what is an output, and what branches read", function()
     local b = popart.Builder()
     local ids, c = {}, b:addInputTensor(popart.TensorInfo("BOOL", {}))
