@@ -304,6 +304,9 @@ describe("weights in a file of their own", function()
     local spare = b:addInitializedInputTensor(torch.arange(5):float())
     onnx.write(onnx.read(b:getModelProto()), folder .. "/first.onnx",
       { external = "weights.bin", threshold = 0 })
+    local shared <close> = assert(io.open(folder .. "/weights.bin", "ab"))
+    shared:write("of another model")
+    shared:flush()
     local s = popart.TrainingSession({ fnModel = folder .. "/first.onnx", loss = ids.loss,
       dataFlow = popart.DataFlow(1), optimizer = popart.ConstSGD(0.1),
       deviceInfo = helper.device() })
@@ -320,6 +323,10 @@ describe("weights in a file of their own", function()
         local value = require("lupine.onnx.tensors").read(t, path:match("^(.*)/"))
         assert.is_true(torch.equal(want[t.name], value), name .. " " .. t.name)
       end
+    end
+    for _, name in ipairs({ "/weights.bin", "/other/weights.bin" }) do
+      local file <close> = assert(io.open(folder .. name, "rb"))
+      assert.matches("of another model$", file:read("a"))
     end
     os.execute("rm -r " .. folder)
   end)

@@ -203,7 +203,6 @@ describe("a session", function()
   end)
 
   it("C14b: writes what is too large for one file beside it", function()
-    local core = require("lupine.core")
     local s, ids = descend(popart.SGD({ defaultMomentum = { 0.9, false } }))
     helper.run(s, { [ids.x] = torch.randn({ 3, 4 }) })
     local fits, data = core.onnx_fits, path .. ".data"

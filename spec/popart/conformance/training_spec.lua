@@ -335,6 +335,12 @@ describe("replicas", function()
     assert.near(6 * 0.3 * 0.5 / (2 * 3 * 4), got[0]:item(), 1e-7) -- of 2 batches of 3
     got = numbers(plain, { [id] = popart.AnchorReturnType("Final") }, helper.loops(3, 4))[id]
     assert.near(0.3 * 0.5 / 2, got[3]:item(), 1e-7) -- a sum divides by nothing
+    -- 1 - lr (1 - dampening) decay
+    local decay = "weightDecayScaleFactor0___default___FLOAT"
+    got = numbers(popart.SGD({ defaultLearningRate = { 0.3, false }, defaultWeightDecay =
+      { 0.1, true }, defaultDampening = { 0.5, true } }),
+      { [decay] = popart.AnchorReturnType("Final") }, mean)[decay]
+    assert.near(1 - 0.3 * 0.5 * 0.1, got[0]:item(), 1e-6)
     local separate = popart.SGD({ defaultMomentum = { 0.9, true }, defaultVelocityScaling =
       { 5.0, false }, lossScaling = { 2.0, true } }, {},
       popart.SGDAccumulatorAndMomentum.Separate)
