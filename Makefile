@@ -202,13 +202,13 @@ format: setup-lint
 	$(Q)clang-format -i $$(git ls-files '*.c' '*.h')
 
 # Training steps against PyTorch's and JAX's: WORKLOADS, THREADS, PAIRS,
-# SECONDS, PEERS, COMPILE, EAGER, CLOCK and PEERS_PYTHON choose
+# SECONDS, PEERS, COMPILE, EAGER, STEP, CLOCK and PEERS_PYTHON choose
 # (spec/bench/bench.lua).
 bench: setup
 	+@$(submake) all $(BUILD)/tools/peak
 	@BUILD='$(BUILD)' THREADS='$(THREADS)' PAIRS='$(PAIRS)' \
 	  SECONDS='$(SECONDS)' PEERS='$(PEERS)' COMPILE='$(COMPILE)' \
-	  EAGER='$(EAGER)' CLOCK='$(CLOCK)' PEERS_PYTHON='$(PEERS_PYTHON)' \
+	  EAGER='$(EAGER)' STEP='$(STEP)' CLOCK='$(CLOCK)' PEERS_PYTHON='$(PEERS_PYTHON)' \
 	  $(BUILD)/lupine spec/bench/bench.lua $(WORKLOADS)
 
 fidelity: setup

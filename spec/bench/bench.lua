@@ -10,8 +10,9 @@
 --- Environment: BUILD, PEERS_PYTHON; THREADS, a list ("1 2"); PAIRS; SECONDS, of a
 --- slice; PEERS, the peers' ways to try ("eager fused"; default: all but compile);
 --- COMPILE=1 tries torch.compile too, which takes minutes; EAGER=1 compares a
---- plain script of ours with PyTorch's eager mode, nothing compiled; CLOCK=cpu
---- compares processor time, for a machine that others use.
+--- plain script of ours with PyTorch's eager mode, nothing compiled; STEP=1 takes
+--- lupine.compile's training step in place of poptorch's; CLOCK=cpu compares processor
+--- time, for a machine that others use.
 package.path = "./?.lua;" .. package.path
 
 local core = require("lupine.core")
@@ -36,6 +37,7 @@ local function count(name, text)
 end
 
 local BUILD, EAGER = setting("BUILD", "build"), setting("EAGER") == "1"
+local WAY = EAGER and "eager" or setting("STEP") == "1" and "step" or "compiled"
 local PAIRS, SECONDS = count("PAIRS", setting("PAIRS", "7")), count("SECONDS",
   setting("SECONDS", "1"))
 if math.type(PAIRS) ~= "integer" then
@@ -51,8 +53,7 @@ end
 -- ---- the two sides --------------------------------------------------------------
 
 local function start_ours(name, threads, file)
-  return process.start({ LUPINE, "spec/bench/one.lua", name, threads, file,
-    EAGER and "eager" or "compiled" }, threads)
+  return process.start({ LUPINE, "spec/bench/one.lua", name, threads, file, WAY }, threads)
 end
 
 local function start_peer(python, way, name, threads, file)

@@ -5,11 +5,12 @@
 --- included), `library` and `ready`, a line each; then obeys lines of its input:
 ---     time SECONDS    prints `ms`, the median of a step during that time
 --- and at their end prints `rss`, the largest resident memory (MB) since the
---- file was read. WAY: compiled (default); eager, a plain script; make, which
---- writes FILE instead.
+--- file was read. WAY: compiled (default), by poptorch; step, by lupine.compile; eager,
+--- a plain script; make, which writes FILE instead.
 package.path = "./?.lua;" .. package.path
 
 local core = require("lupine.core")
+local lupine = require("lupine")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
 local safetensors = require("lupine.safetensors")
@@ -82,6 +83,26 @@ local function eager(w, net)
   end
 end
 
+-- The same as a compiled step.
+local function stepped(w, net, input, target)
+  if not w.optimizer then
+    return lupine.compile(net:eval(), { input, target })
+  end
+  local rows = w.batch // (w.accumulation or 1)
+  local step = lupine.compile(net, { optimizer = w.optimizer(net:parameters()),
+    accumulation = w.accumulation })
+  return function(inputs, targets)
+    local xs, ts, losses = inputs:split(rows), targets:split(targets:size(0) // (inputs:size(0)
+      // rows)), {}
+    for i, x in ipairs(xs) do
+      losses[i] = step(x, ts[i])
+    end
+    return torch.stack(losses)
+  end
+end
+
+local WAYS = { eager = eager, step = stepped }
+
 local function compiled(w, net)
   local opts = poptorch.Options()
   opts:deviceIterations(w.iterations or 1)
@@ -142,7 +163,7 @@ local function run(w, threads, path, way)
   collectgarbage()
   forget_peak()
   local t = clock()
-  local step = (way == "eager" and eager or compiled)(w, net)
+  local step = (WAYS[way] or compiled)(w, net, x, target)
   local micro_batches = way ~= "eager" and w.accumulation or 1
   local losses, first = {}, nil
   while #losses < STEPS do
