@@ -324,7 +324,8 @@ end
 ---@param fn? function that runs in the scope
 function methods:commGroup(kind, size, fn)
   local group = variable_settings.CommGroup(kind, size)
-  return open(self, "commGroup", NAMES.commGroup, { group.type.value, group.replicaGroupSize }, "ints", fn)
+  return open(self, "commGroup", NAMES.commGroup, { group.type.value, group.replicaGroupSize },
+    "ints", fn)
 end
 
 -- ---- settings of single nodes ----------------------------------------------------------

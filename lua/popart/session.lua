@@ -99,11 +99,19 @@ local function arguments(where, names, ...)
   return out
 end
 
+-- The names of the model's that anchors are of.
+local function bases(flow)
+  local out = {}
+  for i, id in ipairs(flow:anchors()) do
+    out[i] = settings.base_of(id)
+  end
+  return out
+end
+
 local function check_anchors(s, scope)
-  local bases = {}
+  local of = bases(s.flow)
   for i, id in ipairs(s.flow:anchors()) do
-    local base = settings.base_of(id)
-    bases[i] = base
+    local base = of[i]
     errors.check(base == id or s.training, "popart_exception", "Anchor tensor `%s' not in Ir "
       .. "Tensors: inference has no gradients", id)
     if scope:find(base) == nil and not settings.has_state(s, id)
@@ -112,7 +120,7 @@ local function check_anchors(s, scope)
         check.nearest(base, s.traced.names))
     end
   end
-  pruning.check(s, bases)
+  pruning.check(s, of)
 end
 
 -- Builds the program: what is wrong with the model is found here.
@@ -130,7 +138,7 @@ local function build(s, given)
     return s.measured
   end
   s.where, s.marks = placement.of(s, s.device.numIpus // s.replicas), annotations.of(s)
-  s.traced = traced.trace(s.model, { loss = given.loss, anchors = s.flow:anchors(),
+  s.traced = traced.trace(s.model, { loss = given.loss, anchors = bases(s.flow),
     groups = s.groups, where = s.where, marks = s.marks, replicas = s.replicas })
   check_anchors(s, s.traced.scope)
 end

@@ -202,23 +202,45 @@ local function declare(trace, model, options)
   return stand_ins, found
 end
 
+-- Which value has which name. One that has two, of which an anchor asks for one, gets a node
+-- of its own for the second: a gradient is that of one name, and what follows from a weight
+-- is not what the update makes of that.
+local Named = class.new("Named")
+
+function Named:init(trace, anchors)
+  self.trace, self.ids, self.anchored = trace, {}, tables.set(anchors)
+end
+
+---@param value torch.Tensor
+---@param id string
+---@return torch.Tensor
+function Named:add(value, id)
+  local first = self.ids[self.trace:value(value)]
+  if first and (self.anchored[first] or self.anchored[id]) then
+    value = core.forms.internal.nop(value)
+  end
+  self.ids[self.trace:value(value)] = id
+  return value
+end
+
 -- What a node gives gets its marks, and outside of others' graphs its name.
 local function marked(trace, node, scope, keeps, named)
   for _, id in ipairs(node.output) do
     local value = id ~= "" and scope:find(id)
     if value and not scope:is_known(id) then
       value = annotations.mark(node, value, keeps)
-      scope:set(id, value, false)
       if named then
+        value = named:add(value, id)
         trace:name(value, id)
       end
+      scope:set(id, value, false)
     end
   end
 end
 
 -- Tells the trace where each node is; one inside of another's graph is where that is, and
 -- kept as it is unless it says otherwise.
-local function observer(trace, where, marks)
+local function observer(trace, where, marks, named)
   local open = {} -- the node that runs, behind those whose graphs it is in
   return {
     before = function(node)
@@ -233,17 +255,18 @@ local function observer(trace, where, marks)
     after = function(node, scope)
       local this = table.remove(open)
       updates(node, scope)
-      marked(trace, node, scope, this.keeps, #open == 0)
+      marked(trace, node, scope, this.keeps, #open == 0 and named or nil)
       trace:origin(open[#open] or {})
     end,
   }
 end
 
 -- The values that the graph runs on.
-local function scope_of(trace, model, options, found)
+local function scope_of(trace, model, options, found, named)
   trace:origin({ block = "", ipu = 0, stage = 0, phase = 0 })
   local scope = graph.Scope(nil, { training = options.loss ~= nil, joins = true,
-    replicas = options.replicas, observe = observer(trace, options.where, options.marks) })
+    replicas = options.replicas,
+    observe = observer(trace, options.where, options.marks, named) })
   for name, t in pairs(model.constants) do
     scope:set(name, t, true)
   end
@@ -255,14 +278,18 @@ end
 
 -- The graph on the stand-ins. Anchors that follow from constants are no values of the
 -- program by themselves.
-local function run(trace, model, scope, anchors, ...)
+local function run(trace, model, scope, named, ...)
   for i, input in ipairs(model.inputs) do
     local x = select(i, ...)
-    scope:set(input.id, #input.shape == 0 and x:reshape({}) or x, false)
+    x = #input.shape == 0 and x:reshape({}) or x
+    scope:set(input.id, named:add(x, input.id), false)
+  end
+  for _, name in ipairs(model.order) do
+    named:add(scope:find(name), name)
   end
   model.graph:run(scope)
   trace:origin({ block = "", ipu = 0, stage = 0, phase = 0 })
-  for _, id in ipairs(anchors) do
+  for _, id in ipairs(tables.keys(named.anchored)) do
     if scope:find(id) and scope:is_known(id) then
       trace:name(scope:find(id):clone(), id)
     end
@@ -281,17 +308,18 @@ end
 --- error: popart_exception for what cannot be compiled, or a loss that is none
 ---@param model popart.Model
 ---@param options {loss: string?, anchors: string[], groups: table<string, table>,
----  where: table, marks: table, replicas: integer}
+---  where: table, marks: table, replicas: integer} anchors: the names that these are of
 ---@return table traced step, loss (a value), scope, types and names of its values
 function M.trace(model, options)
   local trace = core.trace()
   trace:tolerate()
   trace:narrow()
   local stand_ins, found = declare(trace, model, options)
-  local scope = scope_of(trace, model, options, found)
+  local named = Named(trace, options.anchors)
+  local scope = scope_of(trace, model, options, found, named)
   local _ <close> = torch.set_grad_enabled(options.loss ~= nil)
   trace:run(false, function(...)
-    run(trace, model, scope, options.anchors, ...)
+    run(trace, model, scope, named, ...)
   end, table.unpack(stand_ins))
   local refused = trace:refused()
   errors.check(refused == "", "popart_exception", "the model uses operators that cannot be "

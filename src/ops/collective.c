@@ -1,3 +1,5 @@
+/* Operators between replicas: sums, slices of sums, and all slices. Each replica of a
+ * group runs up to such a node; what then becomes of the operands of all is here. */
 #include "src/ops/collective.h"
 
 #include <string.h>
