@@ -77,7 +77,8 @@ local function compile_step(self, step, spec)
   compile.system, compile.host, compile.anchors = self.spec.system, spec.host or {}, {}
   compile.progress = spec.progress
   for i, anchor in ipairs(self.spec.anchors) do
-    compile.anchors[i] = anchor.name
+    compile.anchors[i] = { name = anchor.name,
+      final = (anchor.mode or self.spec.output.mode) == "final" }
   end
   self.training, self.hypers, self.states = compile.loss ~= nil or step:trains(), {}, {}
   if self.training then

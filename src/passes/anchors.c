@@ -132,7 +132,7 @@ LpStatus lp_anchor_find(const LpStep *s, bool training, LpAnchor *a, LpErr *e)
         LpStatus (*find)(const LpStep *, const char *, LpAnchor *, LpErr *);
     } trained[] = {{LP_GRADIENT, LP_ANCHOR_GRADIENT, find_value},
                    {ACCUM, LP_ANCHOR_ACCUM, find_param},
-                   {UPDATED, LP_ANCHOR_VARIABLE, find_param}};
+                   {UPDATED, LP_ANCHOR_UPDATED, find_param}};
     a->var = -1;
     a->value = LP_NOVAL;
     for (size_t i = 0; i < sizeof trained / sizeof *trained; i++) {
@@ -147,7 +147,8 @@ LpStatus lp_anchor_find(const LpStep *s, bool training, LpAnchor *a, LpErr *e)
     }
     a->var = variable(s, a->name);
     if (a->var >= 0 && s->var[a->var].role != LP_VAR_STREAM_IN) {
-        a->kind = LP_ANCHOR_VARIABLE;
+        bool after = s->gradient_accumulation == 1 || a->final;
+        a->kind = after ? LP_ANCHOR_UPDATED : LP_ANCHOR_VARIABLE;
         return LP_OK;
     }
     a->var = -1;
@@ -156,17 +157,18 @@ LpStatus lp_anchor_find(const LpStep *s, bool training, LpAnchor *a, LpErr *e)
 }
 
 /* ---- outputs ------------------------------------------------------------- */
-/* A variable that the update writes is linked: the last micro-batch of a
- * device iteration shows it after the update. */
-static LpStatus show_variable(LpStep *s, int var, LpVariable *out, LpErr *e)
+/* A variable that the update writes is linked if the last micro-batch of a
+ * device iteration is to show it after the update. */
+static LpStatus show_variable(LpStep *s, const LpAnchor *a, LpVariable *out,
+                              LpErr *e)
 {
-    LpVariable *v = &s->var[var];
+    LpVariable *v = &s->var[a->var];
     if (v->micro_in == LP_NOVAL && v->micro_out == LP_NOVAL)
         v->micro_in = lp_graph_input(s->micro, &v->type, v->name, e);
     out->micro_out = v->micro_out != LP_NOVAL ? v->micro_out : v->micro_in;
     out->type = v->type;
-    if (v->update_out != LP_NOVAL)
-        out->param = var;
+    if (a->kind == LP_ANCHOR_UPDATED && v->update_out != LP_NOVAL)
+        out->param = a->var;
     return e->code;
 }
 
@@ -187,8 +189,8 @@ static LpStatus show_accumulator(const LpStep *s, const LpAnchor *a,
 LpStatus lp_anchor_add(LpStep *s, const LpAnchor *a, LpErr *e)
 {
     LpVariable out = {.role = LP_VAR_STREAM_OUT, .name = a->name, .param = -1};
-    if (a->kind == LP_ANCHOR_VARIABLE)
-        LP_TRY(show_variable(s, a->var, &out, e));
+    if (a->kind == LP_ANCHOR_VARIABLE || a->kind == LP_ANCHOR_UPDATED)
+        LP_TRY(show_variable(s, a, &out, e));
     else if (a->kind == LP_ANCHOR_ACCUM)
         LP_TRY(show_accumulator(s, a, &out, e));
     else {

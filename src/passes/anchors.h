@@ -5,10 +5,12 @@
  *   loss             what is differentiated
  *   Gradient___X     of the loss with respect to X, of one micro-batch
  *   Accum___X        gradients of parameter X, summed up to the micro-batch
- *   UpdatedVar___X   as X
+ *   UpdatedVar___X   parameter X, which the last micro-batch of a device
+ *                    iteration shows after the update
  *
- * A variable is shown as it is after each micro-batch; after the last one of a
- * device iteration the update is over. */
+ * A variable is shown as each micro-batch reads it, with two exceptions: where
+ * one micro-batch makes an update it is shown after that, and so is its last
+ * value of a run if that is all that is asked for. */
 #ifndef LP_PASSES_ANCHORS_H
 #define LP_PASSES_ANCHORS_H
 
@@ -20,14 +22,16 @@ typedef enum {
     LP_ANCHOR_VALUE,    /* of the micro graph */
     LP_ANCHOR_GRADIENT, /* Gradient___X: of the loss, one micro-batch's */
     LP_ANCHOR_ACCUM,    /* Accum___X: summed up to this micro-batch */
-    LP_ANCHOR_VARIABLE  /* as it is after the micro-batch (and the update) */
+    LP_ANCHOR_VARIABLE, /* as the micro-batches read it */
+    LP_ANCHOR_UPDATED   /* as it is after the last one and the update */
 } LpAnchorKind;
 
 typedef struct LpAnchor {
     const char *name; /* borrowed */
+    bool final;       /* nothing but the last value of a run is wanted */
     LpAnchorKind kind;
     LpVal value; /* VALUE: itself; GRADIENT: what it is of, then itself */
-    int var;     /* ACCUM: the parameter; VARIABLE: itself; else -1 */
+    int var;     /* ACCUM: the parameter; VARIABLE, UPDATED: itself; else -1 */
 } LpAnchor;
 
 /* Names the results of all nodes of the micro graph:

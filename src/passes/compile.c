@@ -164,7 +164,8 @@ static LpStatus find_anchors(Compile *c)
     c->anchor = lp_arena_calloc(&c->mem, (size_t)(n + 1) * sizeof *c->anchor);
     LP_FAIL_IF(!c->anchor, c->err, LP_E_MEMORY, "out of memory");
     for (int i = 0; i < n; i++) {
-        c->anchor[i].name = c->spec->anchor[i];
+        c->anchor[i].name = c->spec->anchor[i].name;
+        c->anchor[i].final = c->spec->anchor[i].final;
         LP_TRY(lp_anchor_find(c->s, c->t != NULL, &c->anchor[i], c->err));
     }
     return LP_OK;

@@ -59,6 +59,12 @@ typedef struct LpCotangents {
     int n_out, n_wrt;
 } LpCotangents;
 
+/* A tensor by name (anchors.h). */
+typedef struct LpAsked {
+    const char *name;
+    bool final; /* nothing but its last value of a run is wanted */
+} LpAsked;
+
 /* What a step is compiled with: plain data, from whatever front end. */
 typedef struct LpCompileSpec {
     int64_t device_iterations, gradient_accumulation;
@@ -67,9 +73,9 @@ typedef struct LpCompileSpec {
     LpNumerics numerics;
     const LpTraining *training;     /* NULL: inference */
     const LpCotangents *cotangents; /* NULL: no such results */
-    /* Names of tensors (anchors.h) that become output streams, behind all
-     * others and in this order. */
-    const char *const *anchor;
+    /* Tensors that become output streams, behind all others and in this
+     * order. */
+    const LpAsked *anchor;
     int n_anchor;
     /* Results of nodes get names that anchors can use: not where a front end
      * has named them itself. */

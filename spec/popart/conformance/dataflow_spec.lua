@@ -100,6 +100,71 @@ describe("anchors", function()
     assert.is_true(torch.equal(helper.weights(s, { w })[w], got[2]))
   end)
 
+  -- PopART copies variables in the loop over micro-batches, behind which the update comes;
+  -- a final value at the end of the run. Each gradient is 1, so that an update takes 2.
+  it("of weights and states show what the micro-batches of an update read", function()
+    local function shown(optimizer, names, kind, accumulation)
+      local b, flow = popart.Builder(), {}
+      local x = b:addInputTensor("FLOAT", { 1 })
+      local w = b:addInitializedInputTensor(torch.tensor({ 8.0 }), "w")
+      local loss = b.aiGraphcore:identityloss({ b.aiOnnx:mul({ x, w }) }, popart.ReductionType.Sum)
+      for _, name in ipairs(names) do
+        flow[name] = ART(kind)
+      end
+      local s = helper.training(b, popart.DataFlow(2, flow), loss, optimizer,
+        { options = helper.loops(accumulation) })
+      return helper.run(s, { [x] = torch.ones(2 * accumulation) })
+    end
+    local sgd = popart.ConstSGD(1.0)
+    local got = shown(sgd, { "w", "Accum___w" }, "ALL", 2)
+    same({ { { 8.0 }, { 8 } }, { { 6 }, { 6 } } }, got.w)
+    same({ { { 1.0 }, { 2 } }, { { 1 }, { 2 } } }, got.Accum___w)
+    same({ 4.0 }, shown(sgd, { "w" }, "FINAL", 2).w)
+    same({ 28.0 }, shown(sgd, { "w" }, "SUM", 2).w)
+    same({ { 7.0 }, { 6 } }, shown(sgd, { "w" }, "ALL", 1).w)
+    local adam = popart.Adam({ defaultLearningRate = { 1, false }, defaultBeta1 = { 0.5, false } })
+    got = shown(adam, { "Accl1___w", "Step___w" }, "ALL", 2)
+    same({ { { 0.0 }, { 0 } }, { { 1 }, { 1 } } }, got.Accl1___w)
+    same({ { 0.0, 0 }, { 1, 1 } }, got.Step___w)
+    assert.equal(2, shown(adam, { "Step___w" }, "FINAL", 2).Step___w:item())
+  end)
+
+  -- The loss is x + 10 id, id is x; as of a pipeline's dropout with ratio 0.
+  it("of gradients are of one name, though another has the same value", function()
+    local makers = {
+      function(b, x)
+        return b.aiOnnx:identity({ x })
+      end,
+      function(b, x)
+        return b.aiOnnx:cast({ x }, "FLOAT")
+      end,
+      function(b, x)
+        return b.aiOnnx:sum({ b.aiOnnx:max({ x }) })
+      end,
+      function(b, x)
+        return b:checkpointOutput({ x })[1]
+      end,
+    }
+    local gradient = popart.reservedGradientPrefix()
+    for _, make in ipairs(makers) do
+      for _, weight in ipairs({ true, false }) do
+        local b = popart.Builder()
+        local x = weight and b:addInitializedInputTensor(torch.ones(1), "x")
+          or b:addInputTensor("FLOAT", { 1 }, "x")
+        local id = make(b, x)
+        local sum = b.aiOnnx:add({ x, b.aiGraphcore:scale({ id }, 10.0) })
+        local loss = b.aiGraphcore:identityloss({ sum }, popart.ReductionType.Sum)
+        local s = helper.training(b, popart.DataFlow(1, { x, id, gradient .. x, gradient .. id }),
+          loss, popart.ConstSGD(1.0))
+        local got = helper.run(s, weight and {} or { x = torch.ones(1) })
+        same({ 11.0 }, got[gradient .. x])
+        same({ 10.0 }, got[gradient .. id])
+        same({ 1.0 }, got[id])
+        same({ weight and -10.0 or 1.0 }, got.x)
+      end
+    end
+  end)
+
   it("A18: of a tensor that is not there", function()
     local b = helper.identity({ 2 })
     helper.refuses("popart_exception", "^Anchor tensor `Nothing' not in Ir Tensors",

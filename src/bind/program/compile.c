@@ -219,21 +219,34 @@ static void read_gradients(lua_State *L, const LpStep *s, LpCompileSpec *spec,
     spec->cotangents = c;
 }
 
-/* anchors = {names}; the list stays on the stack, its strings in the table. */
+/* A name, or {name=, final=true}; the string stays in the table. */
+static LpAsked read_anchor(lua_State *L, int names, int i)
+{
+    LpAsked a = {0};
+    int top = lua_gettop(L);
+    if (lua_geti(L, names, i) == LUA_TTABLE) {
+        lua_getfield(L, -1, "final");
+        a.final = lua_toboolean(L, -1);
+        lua_getfield(L, top + 1, "name");
+    }
+    if (lua_type(L, -1) != LUA_TSTRING)
+        lp_raise(L, LP_E_TYPE, "anchors: expected names, got a %s",
+                 luaL_typename(L, -1));
+    a.name = lua_tostring(L, -1);
+    lua_settop(L, top);
+    return a;
+}
+
+/* anchors = {names}; the list stays on the stack. */
 static void read_anchors(lua_State *L, LpCompileSpec *spec)
 {
     if (lua_getfield(L, 2, "anchors") == LUA_TNIL)
         return;
     luaL_checktype(L, -1, LUA_TTABLE);
     int names = lua_gettop(L), n = (int)luaL_len(L, names);
-    const char **list = lua_newuserdatauv(L, ((size_t)n + 1) * sizeof *list, 0);
-    for (int i = 0; i < n; i++) {
-        if (lua_geti(L, names, i + 1) != LUA_TSTRING)
-            lp_raise(L, LP_E_TYPE, "anchors: expected names, got a %s",
-                     luaL_typename(L, -1));
-        list[i] = lua_tostring(L, -1);
-        lua_pop(L, 1);
-    }
+    LpAsked *list = lua_newuserdatauv(L, ((size_t)n + 1) * sizeof *list, 0);
+    for (int i = 0; i < n; i++)
+        list[i] = read_anchor(L, names, i + 1);
     spec->anchor = list;
     spec->n_anchor = n;
 }
