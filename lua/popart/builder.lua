@@ -63,6 +63,7 @@ function Builder:init(...)
   self._within = {} -- ids of the graphs within
   self._initializers, self._attributes, self._scopes, self._next = {}, {}, {}, {}
   self._values = {} -- of initializers, of all groups of replicas
+  self._saved = {} -- files of those that were saved externally
   self._node_of = {} -- by the names of its outputs
   self._names = graph.Names(parent and parent._names)
   self._scope = graph.Scope(parent and parent._scope, { training = true, infers = true,

@@ -187,6 +187,8 @@ end
 ---@param folder string? where the data is that is in files now
 ---@param where string for messages
 ---@param ... any ids (string[]), filename (string)
+---@return string[] ids
+---@return string filename
 local function save_externally(graph, folder, where, ...)
   local v = check.arguments(where, { "ids", "filename" }, { ids = "list" }, ...)
   local path = check.string(v[2], where .. ": filename")
@@ -210,6 +212,7 @@ local function save_externally(graph, folder, where, ...)
   for i, t in ipairs(kept) do
     graph.initializer[at[i]] = t
   end
+  return v[1], path
 end
 
 --- Moves initializers' data to a file of its own, beside which the model is to be saved:

@@ -4,6 +4,7 @@
 local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("popart.errors")
+local external_files = require("popart.external_files")
 local graph_transformer = require("popart.graph_transformer")
 local own = require("popart.builder.own")
 local proto = require("lupine.onnx.proto")
@@ -48,11 +49,28 @@ local function import_opsets(self)
   end
 end
 
+-- Where the data of a tensor is, by the path of its file, which was saved from here.
+local function home(self, t)
+  local path = self._saved[t.name]
+  if not path then
+    return nil
+  end
+  local entries = {}
+  for i, entry in ipairs(t.external_data) do
+    entries[i] = entry.key == "location" and { key = "location", value = path } or entry
+  end
+  return entries
+end
+
 -- The model with all of its data: bytes have no folder in which others could be.
 local function whole(self)
   local list = {}
   for i, t in ipairs(self._model.graph.initializer) do
-    list[i] = t.data_location == 1 and tensors.write(t.name, self._values[t.name]) or t
+    list[i] = t
+    if t.data_location == 1 then
+      list[i] = tensors.write(t.name, self._values[t.name])
+      list[i].external_data = home(self, t)
+    end
   end
   local graph_proto = tables.with(self._model.graph, { initializer = list })
   return tables.with(self._model, { graph = graph_proto })
@@ -79,12 +97,16 @@ function methods:saveModelProto(filename)
 end
 
 --- Moves initializers' data to a file of its own, beside which saveModelProto has to write
---- the model.
+--- the model. A session of getModelProto's bytes brings it up to date in modelToHost.
 --- error: popart_exception for a name that is no initializer's, or data that is in a file
 ---@param ... any ids (string[]), filename (string)
 function methods:saveInitializersExternally(...)
-  graph_transformer.save_externally(self._model.graph, self._folder, "saveInitializersExternally",
-    ...)
+  local ids, path = graph_transformer.save_externally(self._model.graph, self._folder,
+    "saveInitializersExternally", ...)
+  external_files.add(path)
+  for _, id in ipairs(ids) do
+    self._saved[id] = path
+  end
 end
 
 local function ids_of(list)

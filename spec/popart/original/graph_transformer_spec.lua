@@ -1,6 +1,7 @@
 -- PopART's tests of GraphTransformer: float_to_half_conversion_test, type_casting_test,
 -- builder_test, remove_unused_input and prepare_nodes_for_training, and the first part of
 -- external_tensorproto_data_test.
+local core = require("lupine.core")
 local files = require("spec.support.files")
 local helper = require("spec.popart.helper")
 local popart = require("popart")
@@ -299,6 +300,57 @@ describe("external_tensorproto_data_test", function()
     local c = b.aiOnnx:constant(torch.tensor({ 1.0, 6 }))
     helper.refuses("popart_exception", "is not an initializer", b.saveInitializersExternally, b,
       { c }, folder .. "/a")
+  end)
+
+  -- also where the model goes to another folder, and when the file has moved
+  it("test_save_back_externally_saved_tensors", function()
+    local b = popart.Builder()
+    local x = b:addInputTensor("FLOAT", { 4, 4 })
+    local ids, out = {}, x
+    for i = 1, 2 do
+      ids[i] = b:addInitializedInputTensor(torch.rand(4, 4))
+      out = b.aiOnnx:matmul({ out, ids[i] })
+    end
+    local loss = b.aiGraphcore:identityloss({ out })
+    local file = folder .. "/weights.onnx"
+    b:saveInitializersExternally(ids, file)
+    core.make_folder(folder .. "/elsewhere")
+    local s = helper.training(b, popart.DataFlow(1, ids), loss, popart.ConstSGD(10))
+    local function saved(path, i)
+      return core.frombuffer(files.read(path):sub(64 * i - 63, 64 * i),
+        { dtype = torch.float32 }):reshape(4, 4)
+    end
+    for _, model in ipairs({ "/model2.onnx", "/elsewhere/model.onnx" }) do
+      local got = helper.run(s, { [x] = torch.rand(4, 4) })
+      s:modelToHost(folder .. model)
+      local again = require("lupine.onnx").load(folder .. model):state_dict()
+      for i, id in ipairs(ids) do
+        assert.is_true(torch.equal(got[id], saved(file, i)))
+        assert.is_true(torch.equal(got[id], again[id]))
+      end
+    end
+    local before = files.read(file)
+    s:updateExternallySavedTensorLocations(file, folder .. "/moved.onnx")
+    local got = helper.run(s, { [x] = torch.rand(4, 4) })
+    s:modelToHost(folder .. "/elsewhere/model.onnx")
+    assert.equal(before, files.read(file))
+    assert.is_true(torch.equal(got[ids[2]], saved(folder .. "/moved.onnx", 2)))
+  end)
+
+  -- a model that names a file beside its data gets no other process's file changed
+  it("bytes of a model change no file that no builder has written", function()
+    local b = popart.Builder()
+    local w = b:addInitializedInputTensor(torch.ones(1), "w")
+    local loss = b.aiGraphcore:identityloss({ w })
+    local file = folder .. "/other"
+    core.write_text(file, "kept")
+    local model = proto.open(b:getModelProto())
+    model.graph.initializer[1].external_data = { { key = "location", value = file } }
+    local s = helper.training(b, popart.DataFlow(1), loss, popart.ConstSGD(1),
+      { model = core.onnx_encode(model, "ModelProto") })
+    helper.run(s, {})
+    s:modelToHost(folder .. "/own.onnx")
+    assert.equal("kept", files.read(file))
   end)
 
   it("test_load_externally_saved_tensors", function()
