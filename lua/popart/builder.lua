@@ -39,7 +39,7 @@ local function adopt(self, model)
   for _, t in ipairs(g.initializer) do
     self._names:add(t.name, "initializer")
     self._values[t.name] = tensors.read(t, self._folder)
-    own.add_initializer(self, t.name, self._values[t.name])
+    own.add_initializer(self, t.name, self._values[t.name], self._values[t.name])
   end
   for _, info in ipairs(g.input) do
     if not self._initializers[info.name] then

@@ -118,13 +118,14 @@ function M.note_input(list, id, settings)
   end
 end
 
---- Notes which replicas share a variable; what one replica has of it.
+--- Notes which replicas share a variable; what one replica has of it, nil where that
+--- depends on how many there will be.
 ---@param list table[] metadata_props
 ---@param id string
 ---@param settings popart.VariableSettings?
 ---@param t torch.Tensor
 ---@param replicas integer? of the model
----@return torch.Tensor
+---@return torch.Tensor?
 function M.note_variable(list, id, settings, t, replicas)
   if settings == nil then
     return t
@@ -141,7 +142,9 @@ function M.note_variable(list, id, settings, t, replicas)
   end
   note(list, METADATA.retrievalMode, id, settings:getRetrievalMode().value)
   if not replicas then
-    return t
+    local shared = settings:isUsingCommGroup()
+      and settings:getCommGroupType() == enums.CommGroupType.All
+    return shared and t or nil
   end
   local shape = settings:shapeOnReplica(t.shape, replicas, id)
   return #shape < t:dim() and t[0] or t

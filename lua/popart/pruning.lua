@@ -1,8 +1,9 @@
---- Whether a program has anything to do: operators that neither an anchor nor an update of
---- a weight needs are pruned, and a graph of no others is none.
+--- What of a program neither an anchor nor an update of a weight needs is pruned: its
+--- operators, of which a graph must have others, and inputs, which are read from no stream.
 ---
 --- Source: PopART, prune.cpp.
 local errors = require("popart.errors")
+local tables = require("lupine.base.tables")
 
 local M = {}
 
@@ -26,11 +27,11 @@ local function has_effect(plan, training)
   return false
 end
 
--- The names that a value follows from, its own among them.
-local function ancestors(plans, id)
-  local names = { [id] = true }
+-- The names that some values follow from, their own among them, and of nodes that `keeps`
+-- tells of.
+local function ancestors(plans, names, keeps)
   for i = #plans, 1, -1 do
-    local needed = false
+    local needed = keeps and keeps(plans[i]) or false
     for _, output in ipairs(plans[i].outputs) do
       needed = needed or names[output]
     end
@@ -47,13 +48,27 @@ local function ancestors(plans, id)
 end
 
 local function trains(s)
-  local names = s.training and ancestors(s.model.graph.nodes, s.loss) or {}
+  local names = s.training and ancestors(s.model.graph.nodes, { [s.loss] = true }) or {}
   for name in pairs(names) do
     if s.model.role[name] == "parameter" then
       return true
     end
   end
   return false
+end
+
+--- The names of all that the program's results, updates and effects follow from.
+---@param s table model, flow, training, loss
+---@param anchors string[] names of the graph's tensors
+---@return table<string, boolean>
+function M.needed(s, anchors)
+  local names = tables.set(anchors)
+  if s.training then
+    names[s.loss] = true
+  end
+  return ancestors(s.model.graph.nodes, names, function(plan)
+    return has_effect(plan, s.training)
+  end)
 end
 
 --- error: popart_exception for a graph of which nothing is left

@@ -121,6 +121,7 @@ local function check_anchors(s, scope)
     end
   end
   pruning.check(s, of)
+  s.needed = pruning.needed(s, of)
 end
 
 -- Builds the program: what is wrong with the model is found here.

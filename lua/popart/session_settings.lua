@@ -67,12 +67,12 @@ end
 
 -- Of a variable's groups, those of all replicas; nil where its values are read by group.
 local function replicas_of(s, name)
-  local group = s.groups[name]
-  if not group or group.settings:getRetrievalMode().name ~= "AllReplicas" then
+  local settings = s.replicas > 1 and settings_of(s.model.metadata, name)
+  if not settings or settings:getRetrievalMode().name ~= "AllReplicas" then
     return nil
   end
   local out = {}
-  for i, members in ipairs(group.settings:groups(s.replicas)) do
+  for i, members in ipairs(settings:groups(s.replicas)) do
     for _, replica in ipairs(members) do
       out[replica + 1] = i - 1
     end
@@ -86,7 +86,11 @@ end
 ---@return torch.Tensor
 function M.host_value(s, name)
   local t, of = s.model.variables[name], replicas_of(s, name)
-  return of and t:detach():index_select(0, of) or t
+  if not of then
+    return t
+  end
+  t = s.groups[name] and t or t:unsqueeze(0)
+  return t:detach():index_select(0, of)
 end
 
 --- What the optimizer updates.
@@ -243,9 +247,10 @@ local function broadcast(s, id)
   return text == tostring(enums.ReplicatedStreamMode.Broadcast.value)
 end
 
--- Inputs, as popart.transfers describes them, that the program reads.
+-- Inputs, as popart.transfers describes them, that the program needs; and, by their places,
+-- what stands for those that the compiled program has and does not need.
 local function inputs_of(s)
-  local list, read = {}, {}
+  local list, idle, read = {}, {}, {}
   for i, v in ipairs(s.session.streams.inputs) do
     read[v.name] = { dtype = v.dtype, place = i }
   end
@@ -253,12 +258,16 @@ local function inputs_of(s)
     local v = read[input.id]
     if v then
       local steps = s.batches * s.accumulation
-      list[#list + 1] = { id = input.id, dtype = v.dtype, shape = input.shape, steps = steps,
-        replicas = s.replicas, broadcast = broadcast(s, input.id), place = v.place,
-        rows = { steps * s.replicas * (input.shape[1] or 1), table.unpack(input.shape, 2) } }
+      local rows = { steps * s.replicas * (input.shape[1] or 1), table.unpack(input.shape, 2) }
+      if s.needed[input.id] then
+        list[#list + 1] = { id = input.id, dtype = v.dtype, shape = input.shape, steps = steps,
+          replicas = s.replicas, broadcast = broadcast(s, input.id), place = v.place, rows = rows }
+      else
+        idle[v.place] = torch.zeros(rows, { dtype = v.dtype })
+      end
     end
   end
-  return list
+  return list, idle
 end
 
 --- How inputs and anchors are to travel between host and device.
@@ -299,7 +308,8 @@ end
 function M.program(s)
   if not s.program then
     local p = M.counts(s)
-    p.inputs, p.outputs = inputs_of(s), outputs_of(s)
+    p.inputs, p.idle = inputs_of(s)
+    p.outputs = outputs_of(s)
     p.model_inputs, p.tensors = tables.set(s.model.graph.inputs), tables.set(s.traced.names)
     s.program = p
   end
@@ -312,6 +322,9 @@ end
 ---@return torch.Tensor[]
 function M.feed(s, values)
   local out = {}
+  for place, zeros in pairs(M.program(s).idle) do
+    out[place] = zeros
+  end
   for i, d in ipairs(M.program(s).inputs) do
     out[d.place] = values[i]
   end

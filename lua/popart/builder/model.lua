@@ -152,13 +152,14 @@ end
 local function known(self, id, where)
   errors.check(self._names:has(id), "popart_exception", "%s is not an known tensor (%s)",
     tostring(id), where)
-  local t = self._scope:find(id)
+  local t = self._scope:find(id) or self._initializers[id]
   errors.check(t, "popart_exception", "%s: the type of '%s' is not known before the graph is "
     .. "called", where, tostring(id))
   return t
 end
 
---- The shape that a tensor will have.
+--- The shape that a tensor will have; of a variable in groups of replicas that of all of
+--- them, unless embedReplicationFactor has said how many there are.
 --- error: popart_exception for one that is not there
 ---@param id string
 ---@return integer[]

@@ -35,9 +35,14 @@ M.shape_of = shape_of
 --- Makes a tensor's type, and values that shapes may depend on, known.
 ---@param self popart.Builder
 ---@param name string
----@param t torch.Tensor
-function M.add_initializer(self, name, t)
-  self._initializers[name] = t
+---@param all torch.Tensor of all groups of replicas
+---@param t torch.Tensor? of one replica; nil: that depends on how many there will be
+function M.add_initializer(self, name, all, t)
+  self._initializers[name] = all
+  if not t then
+    self._scope:set(name, false, false)
+    return
+  end
   local known = not t:is_floating_point()
   self._scope:set(name, known and t or shape_of(t.dtype, t.shape), known)
   self._scope.given[name] = t

@@ -98,7 +98,7 @@ function methods:addInitializedInputTensor(...)
   local one = node_attributes.note_variable(self._model.metadata_props, id, settings, t,
     self._replicas)
   self._values[id] = t
-  own.add_initializer(self, id, one)
+  own.add_initializer(self, id, t, one)
   return id
 end
 

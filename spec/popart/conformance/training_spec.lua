@@ -406,6 +406,46 @@ describe("replicas", function()
     assert.same({ { -1.0, -2 }, { -2, -3 }, { -1, -2 }, { -2, -3 } }, w)
   end)
 
+  -- PopART's grouped_initialization_test: the builder is not told how many replicas there
+  -- will be, and has an input that nothing reads.
+  it("have variables of their group, whose builder knows of no replicas", function()
+    for _, c in ipairs({ { 2, "All", 0, "OnePerGroup" }, { 2, "All", 0, "AllReplicas" },
+      { 2, "Ungrouped", 0, "OnePerGroup" }, { 4, "Consecutive", 2, "OnePerGroup" },
+      { 4, "Orthogonal", 2, "AllReplicas" }, { 2, "Consecutive", 1, "OnePerGroup" } }) do
+      local replicas, settings = c[1], popart.VariableSettings(
+        popart.CommGroup(popart.CommGroupType[c[2]], c[3]), popart.VariableRetrievalMode[c[4]])
+      local groups, returned = settings:groups(replicas),
+        settings:numReplicasReturningVariable(replicas)
+      local shape = #groups > 1 and { #groups, 2, 2, 3, 3 } or { 2, 2, 3, 3 }
+      local init = torch.linspace(0, 1, #groups * 36):reshape(shape)
+      local b = popart.Builder()
+      local x = b:addInputTensor("FLOAT", { 2, 2, 3, 3 })
+      b:addInputTensor("INT32", { 2 })
+      local w = b:addInitializedInputTensor(init, settings)
+      local y = b:reshape_const(b.aiOnnx, { b.aiOnnx:matmul({ x, w }) }, { 2, 18 })
+      assert.same(shape, b:getTensorShape(w))
+      local s = helper.training(b, popart.DataFlow(1, { y }), helper.l1(b, y, 1.0),
+        popart.ConstSGD(0.5), { options = helper.loops(1, replicas),
+          device = helper.device(replicas) })
+      local read = torch.zeros(returned == 1 and { 2, 2, 3, 3 } or { returned, 2, 2, 3, 3 })
+      local io = popart.PyWeightsIO({ [w] = read })
+      s:weightsToHost()
+      s:readWeights(io)
+      local got = helper.run(s, { [x] = torch.ones(2 * replicas, 2, 3, 3) })[y]
+      for g, members in ipairs(groups) do
+        local own = #groups > 1 and init[g - 1] or init
+        for _, r in ipairs(members) do
+          local value = returned == replicas and read[r] or returned > 1 and read[g - 1] or read
+          assert.is_true(torch.equal(own, value))
+          torch.testing.assert_close(got[r], torch.ones(2, 2, 3, 3):matmul(own):reshape(2, 18))
+        end
+      end
+      s:weightsToHost()
+      s:readWeights(io)
+      assert.is_false(torch.equal(init, returned == #groups and read or read[0]))
+    end
+  end)
+
   it("G7: write them once a group", function()
     local _, _, s, w = grouped("Consecutive", 2, "OnePerGroup", TWO, { 2, 2 })
     s:writeWeights(popart.PyWeightsIO({ [w] = torch.tensor({ { 5.0, 6 }, { 7, 8 } }) }))
