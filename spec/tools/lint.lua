@@ -257,7 +257,7 @@ end
 local function each_require(line, fn)
   local at = 1
   while true do
-    local quote = line:match("^[^'\"]*()", at)
+    local quote = line:match("^[^'\"]*()", at) or #line + 1 -- a string may go on in the next
     local code, mark = line:sub(at, quote - 1), line:sub(quote, quote)
     if mark == "" or code:find("--", 1, true) then
       return

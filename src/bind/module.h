@@ -31,6 +31,7 @@ void lp_bind_files(lua_State *L);     /* files of tensors: files.c */
 void lp_bind_cache(lua_State *L);     /* executable files, locks: cache.c */
 void lp_bind_profile(lua_State *L);   /* executors' times; profile.c */
 void lp_bind_json(lua_State *L);      /* JSON: after value; json.c */
+void lp_bind_text(lua_State *L);      /* Unicode, patterns: text.c */
 void lp_bind_onnx(lua_State *L);      /* messages of ONNX: onnx.c */
 void lp_bind_library(lua_State *L);   /* custom operators: library.c */
 void lp_bind_step_io(lua_State *L);   /* popart.StepIO's: step_io.c */
