@@ -1,5 +1,5 @@
 -- PopART's own tests of loops, branches and scans (tests/integration/operators_test:
--- loop_test, if_test, scan_test).
+-- loop_test, if_test, scan_test, subgraph_op_test).
 local helper = require("spec.popart.helper")
 local popart = require("popart")
 local torch = require("torch")
@@ -241,5 +241,75 @@ describe("scan_test", function()
       local x, y = turned(d0, back_in), turned(d1, back_in)
       helper.near(run(builder, out, inputs), turned(x + x + y, back_out))
     end
+  end)
+end)
+
+-- Graphs that are called without inputs, and see what is around them.
+describe("subgraph_op_test", function()
+  local i1, i2 = torch.tensor({ { 1.0, 2 }, { 3, 4 } }), torch.tensor({ { 4.0, 3 }, { 2, 1 } })
+  local i3, i4 = torch.tensor({ { 5.0, 6 }, { 7, 8 } }), torch.tensor({ { 8.0, 7 }, { 6, 5 } })
+  local i5 = torch.tensor({ { -1.0, -1 }, { -2, -2 } })
+  local i6 = torch.tensor({ { -1.0, 1 }, { -3, 3 } })
+
+  local function times(b, n, name)
+    return b.aiOnnx:constant(torch.tensor(n, I64), name), b.aiOnnx:constant(torch.tensor(true))
+  end
+
+  it("test_nested_simple", function()
+    local builder, ids, inputs = started({ i1 })
+    local b, c = builder:addInitializedInputTensor(i2), builder:addInitializedInputTensor(i3)
+    local m, condition = times(builder, 6, "m0")
+    local call = builder:createSubgraphBuilder()
+    local loop = call:createSubgraphBuilder()
+    local d = call.aiOnnx:constant(i4, "d")
+    loop:addInputTensor("INT64", {})
+    loop:addOutputTensor(loop:addUntypedInputTensor(condition))
+    local h = loop.aiOnnx:matmul({ loop:addUntypedInputTensor(ids[1]), b })
+    loop:addOutputTensor(loop.aiOnnx:add({ loop.aiOnnx:add({ h, c }), d }))
+    call:addOutputTensor(call.aiOnnx:loop({ m, condition, ids[1] }, 1, loop)[1])
+    local out = builder.aiOnnx:add({ builder.aiGraphcore:call({}, 1, call)[1],
+      builder.aiGraphcore:call({}, 1, call)[1] })
+    local x = i1
+    for _ = 1, 6 do
+      x = x:matmul(i2) + i3 + i4
+    end
+    helper.near(run(builder, { out }, inputs), x * 2)
+  end)
+
+  it("test_nested_complex", function()
+    local builder, ids, inputs = started({ i1, i6 })
+    local a, f = ids[1], ids[2]
+    local b, c = builder:addInitializedInputTensor(i2), builder:addInitializedInputTensor(i3)
+    local d = builder:addInitializedInputTensor(i4)
+    local m0, on0 = times(builder, 4, "m0")
+    local m1, on1 = times(builder, 3, "m1")
+    local m2 = times(builder, 2, "m2")
+    local outer, inner, call = builder:createSubgraphBuilder(), builder:createSubgraphBuilder(),
+      builder:createSubgraphBuilder()
+    local yes, no = inner:createSubgraphBuilder(), inner:createSubgraphBuilder()
+    local round, on = inner:addInputTensor("INT64", {}), inner:addUntypedInputTensor(on1)
+    local x, y = inner:addUntypedInputTensor(a), inner:addUntypedInputTensor(b)
+    yes:addOutputTensor(yes.aiOnnx:add({ yes.aiOnnx:matmul({ x, y }), c }))
+    no:addOutputTensor(no.aiOnnx:add({ x, f }))
+    local chosen = inner.aiOnnx:logical_if({ inner.aiOnnx:less({ round, m2 }) }, 1, no, yes)[1]
+    for _, id in ipairs({ on, chosen, y }) do
+      inner:addOutputTensor(id)
+    end
+    local e = call.aiOnnx:constant(i5, "e")
+    call:addOutputTensor(call.aiOnnx:loop({ m1, on1, a, e }, 2, inner)[1])
+    outer:addInputTensor("INT64", {})
+    outer:addOutputTensor(outer:addUntypedInputTensor(on0))
+    local carried = outer:addUntypedInputTensor(a)
+    outer:addOutputTensor(outer.aiOnnx:loop({ m1, on1, carried, d }, 2, inner)[1])
+    local out = builder.aiOnnx:add({ builder.aiOnnx:loop({ m0, on0, a }, 1, outer)[1],
+      builder.aiGraphcore:call({}, 1, call)[1] })
+    local function rounds(t, factor)
+      return (t:matmul(factor) + i3):matmul(factor) + i3 + i6
+    end
+    local want = i1
+    for _ = 1, 4 do
+      want = rounds(want, i4)
+    end
+    helper.near(run(builder, { out }, inputs), want + rounds(i1, i5))
   end)
 end)

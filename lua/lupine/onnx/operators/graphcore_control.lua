@@ -49,12 +49,16 @@ local function packed(n, ...)
 end
 
 local function bodies(op)
-  op("Call(inputs...; callee: graph!, num_outputs: int, modifiedInputs: ints) -> (outputs...)", 1,
+  -- types of inputs are those of the call's, whatever the callee's graph says of its own
+  op("Call(inputs...?; callee: graph!, num_outputs: int, modifiedInputs: ints) -> (outputs...)", 1,
     function(n, ...)
       local callee = n:graph("callee")
       n:check(select("#", ...) == #callee.input and #n.outputs <= #callee.output, "the callee has "
         .. "%d inputs and %d outputs, the call %d and %d", #callee.input, #callee.output,
         select("#", ...), #n.outputs)
+      for i = 1, #callee.input do
+        n:check(n.inputs[i], "input %d is left out", i - 1)
+      end
       return n:body("callee")(...)
     end, { calls = "callee" })
   op("PackedDataBlock(inputs...; maxSequenceLengths: ints!, resultSize: int!, "
