@@ -1,7 +1,9 @@
 /* Running a program: device iterations over replicas over micro-batches, then
  * the sum over replicas and the update. Code is called with the variables of
  * the replica and the packed copies as arguments. Replicas that do little run
- * side by side, each lane with an arena of its own. */
+ * side by side, each lane with an arena of its own. Those of a program with
+ * collectives have a lane each and take turns: up to the next collective of a
+ * micro-batch, then the next replica. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -315,6 +317,21 @@ static LpStatus run_each(LpExec *x, size_t from, size_t to, int64_t a, LpErr *e)
     return LP_OK;
 }
 
+static LpStatus meet(LpExec *x, size_t i, int64_t a, LpErr *e)
+{
+    const LpCode *c = &x->p->micro;
+    LpRunCtx rc;
+    for (int64_t r = 0; r < x->replicas; r++) {
+        rc = context(x, a, r);
+        if (lp_trap_before(x, c, r, &rc) == (int64_t)i)
+            return lp_trap_spring(x, e);
+    }
+    LP_TRY(lp_exec_meet(x, &c->instr[i], &rc, e));
+    if (x->timing)
+        lap(x, x->timing->micro + (uint32_t)i, -1);
+    return LP_OK;
+}
+
 /* A micro-batch of all replicas, which take turns from one collective to the
  * next. */
 static LpStatus run_meeting(LpExec *x, int64_t a, LpErr *e)
@@ -324,11 +341,8 @@ static LpStatus run_meeting(LpExec *x, int64_t a, LpErr *e)
     for (size_t i = 0; i < c->n; i++) {
         if (!lp_exec_is_meeting(&c->instr[i]))
             continue;
-        LpRunCtx rc = context(x, a, 0);
         LP_TRY(run_each(x, from, i, a, e));
-        LP_TRY(lp_exec_meet(x, &c->instr[i], &rc, e));
-        if (x->timing)
-            lap(x, x->timing->micro + (uint32_t)i, -1);
+        LP_TRY(meet(x, i, a, e));
         from = i + 1;
     }
     return run_each(x, from, c->n, a, e);

@@ -1,9 +1,10 @@
-/* Operators between replicas: sums, slices of sums, and all slices. Each replica of a
- * group runs up to such a node; what then becomes of the operands of all is here. */
+/* Collectives between replicas: their types, gradients and costs, and what a
+ * kernel of theirs tells who runs it. */
 #include "src/ops/collective.h"
 
 #include <string.h>
 
+#include "src/base/checked.h"
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/state.h"
 #include "src/ops/cost_ctx.h"
@@ -79,7 +80,7 @@ static LpStatus infer_vector(LpInfer *x)
     int64_t n = lp_numel(&x->in[0]), size = x->attr[SIZE].i, out;
     out = (n + size - 1) / size;
     if (x->op == &op_replicated_all_gather)
-        LP_FAIL_IF(__builtin_mul_overflow(n, size, &out), x->err, LP_E_VALUE,
+        LP_FAIL_IF(!lp_mul_i64(n, size, &out), x->err, LP_E_VALUE,
                    "%s: too many elements", x->op->name);
     x->out[0] = (LpType){.dtype = x->in[0].dtype, .ndim = 1, .shape = {out}};
     return lp_shape_check(&x->out[0], x->err);
@@ -92,6 +93,12 @@ static LpVal shaped_as(LpBuilder *b, LpVal v, LpVal like)
 {
     LpType t = lp_type_of(b, like);
     return lp_reshape(b, v, t.shape, t.ndim);
+}
+
+/* PopART has none for it: weights behind a sum get no gradient. */
+static void grad_all_reduce(LpGrad *g)
+{
+    (void)g;
 }
 
 static void grad_all_gather(LpGrad *g)
@@ -130,8 +137,9 @@ LP_KERNEL_RUN(run)
 {
     const LpMeet *m = k->state;
     LP_FAIL_IF(m->groups.size > 1, e, LP_E_NOT_IMPLEMENTED,
-               "a collective between replicas has to stand in the program "
-               "itself, not in a loop, branch or called graph");
+               "a collective between replicas needs replicas that run "
+               "together: it has to stand in a program of a session itself, "
+               "not in a loop, branch or called graph");
     return m->pack.run(&m->pack, in, out, work, rc, e);
 }
 
@@ -162,25 +170,29 @@ const LpMeet *lp_meet_of(const LpKernel *k)
 }
 
 /* ---- cost ---------------------------------------------------------------- */
-/* A ring of the group's replicas, as of gradients; what is local moves nothing
- * but within the tiles. */
+/* A ring of the group's replicas, as of gradients; what is the replica's own is
+ * copied between its tiles. */
 static void cost(const LpCostReq *r, LpCost *out)
 {
     LpCostCtx x = lp_cost_ctx_of(r);
     LpReplicaGroups g = groups_of(r->attr);
     LpCollective kind = kind_of(r->op);
     const LpType *t = kind == LP_COLL_ALL_GATHER ? &r->out[0] : &r->in[0];
-    bool local =
-        reduction_of(r->attr) == LP_REDUCE_LOCAL && kind != LP_COLL_ALL_GATHER;
-    if (r->system && !local)
-        lp_cost_add(out, lp_cost_collective(
-                             &x, r->system, kind, lp_cost_type(t->dtype),
-                             lp_type_bytes(t), (int)g.size,
-                             (int)g.stride * (r->ipus > 0 ? r->ipus : 1)));
+    LpCostType type = lp_cost_type(t->dtype);
+    bool local = g.size == 1 || (kind != LP_COLL_ALL_GATHER &&
+                                 reduction_of(r->attr) == LP_REDUCE_LOCAL);
+    int apart = (int)g.stride * (r->ipus > 0 ? r->ipus : 1);
+    if (local)
+        lp_cost_add(out, lp_cost_exchange(&x, type, lp_numel(&r->out[0])));
+    else if (r->system)
+        lp_cost_add(out,
+                    lp_cost_collective(&x, r->system, kind, type,
+                                       lp_type_bytes(t), (int)g.size, apart));
 }
 
+/* Sums round to nearest always: no kernel may stand around theirs. */
 #define COLLECTIVE(id, infer_, ...)                                            \
-    LpOp op_##id = {.flags = LP_OPF_EFFECT,                                    \
+    LpOp op_##id = {.flags = LP_OPF_EFFECT | LP_OPF_EXACT,                     \
                     .forms = #id                                               \
                     "(Tensor self, str reduction, int replicas, int stride, "  \
                     "int size) -> Tensor @p",                                  \
@@ -189,7 +201,6 @@ static void cost(const LpCostReq *r, LpCost *out)
                     .cost = cost,                                              \
                     __VA_ARGS__};
 
-/* No gradient goes through a sum: PopART has none for it. */
-COLLECTIVE(replicated_all_reduce, infer_same)
+COLLECTIVE(replicated_all_reduce, infer_same, .grad = grad_all_reduce)
 COLLECTIVE(replicated_reduce_scatter, infer_vector, .grad = grad_reduce_scatter)
 COLLECTIVE(replicated_all_gather, infer_vector, .grad = grad_all_gather)

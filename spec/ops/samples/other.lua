@@ -56,6 +56,10 @@ return {
     { no, x{ 2, 3 }, y{ 2, 3 }, script = true } },
   call = { { x{ 2, 3 }, y{ 2, 3 }, script = true } },
   chain = { { x{ 2, 3 }, y{ 2, 3 }, script = true } },
+  -- of one replica; of several: spec/popart/conformance/collectives_spec.lua
+  replicated_all_reduce = { { x{ 2, 3 }, "add", 1, 1, 1, kink = "PopART has no gradient of it" } },
+  replicated_reduce_scatter = { { x{ 2, 3 }, "local", 1, 1, 1 } },
+  replicated_all_gather = { { x{ 2, 3 }, "local", 1, 1, 1 } },
   nop = { { x{ 2, 3 } } },
   recomputation_checkpoint = { { x{ 2, 3 } } },
   set_available_memory = { { x{ 2, 3 }, 0.5 } },
