@@ -301,6 +301,69 @@ describe("gradients of collectives", function()
   end)
 end)
 
+describe("programs with collectives", function()
+  local folder
+  before_each(function()
+    folder = os.tmpname()
+    os.remove(folder)
+  end)
+  after_each(function()
+    os.execute("rm -rf " .. folder)
+  end)
+
+  -- Losses and weights of four micro-batches of two replicas: a gather on the first IPU,
+  -- a mean on the second.
+  local function train(options, pipelined)
+    local b = popart.Builder()
+    local x = b:addInputTensor("FLOAT", { 4 })
+    torch.manual_seed(1)
+    local w, v = b:addInitializedInputTensor(torch.randn(4)),
+      b:addInitializedInputTensor(torch.randn(8))
+    local y, loss
+    local function first()
+      y = b.aiOnnx:sigmoid({ b.aiOnnx:mul({ x, w }) })
+      y = b.aiOnnx:tanh({ b.aiGraphcore:replicatedallgather({ y }) })
+    end
+    local function second()
+      local mean = b.aiGraphcore:replicatedallreduce({ x }, Op.Mean)
+      y = b.aiOnnx:mul({ b.aiOnnx:mul({ y, v }), b.aiOnnx:concat({ mean, mean }, 0) })
+      loss = helper.l1(b, y, 1.0)
+    end
+    if pipelined then
+      b:virtualGraph(0, first)
+      b:virtualGraph(1, second)
+    else
+      first()
+      second()
+    end
+    local s = helper.training(b, popart.DataFlow(2, { [loss] = ALL }), loss, popart.ConstSGD(0.1),
+      { options = helper.loops(4, 2, options), device = helper.device(pipelined and 4 or 2) })
+    torch.manual_seed(2)
+    local losses = helper.run(s, { [x] = torch.randn(16, 4) })[loss]
+    local got = helper.weights(s, { w, v })
+    return torch.cat({ losses:reshape({ -1 }), got[w], got[v] }), s
+  end
+
+  it("give the same numbers in a pipeline and with recomputation", function()
+    local want = train({})
+    assert.is_true(want:abs():sum():item() > 1)
+    for _, kind in ipairs({ "Standard", "RecomputeAll" }) do
+      assert.is_true(torch.equal(want, (train({ autoRecomputation =
+        popart.RecomputationType[kind] }))))
+    end
+    same(want, (train({ virtualGraphMode = popart.VirtualGraphMode.Manual, enablePipelining = true,
+      autoRecomputation = popart.RecomputationType.Pipeline }, true)))
+  end)
+
+  it("are kept in files", function()
+    local options = { enableEngineCaching = true, cachePath = folder }
+    local want = train(options)
+    local got = train(options)
+    assert.is_true(torch.equal(want, got))
+    assert.is_true(torch.equal(want, (train({}))))
+  end)
+end)
+
 describe("collectives_test", function()
   -- The result in each replica of an operator on an initialised tensor.
   local function of_weight(kind, t, replicas, settings, group)
