@@ -23,6 +23,14 @@ void lp_hook_release(LpHook *h)
     lp_free(h);
 }
 
+bool lp_hooked(const LpTensor *t)
+{
+    const LpHook *h = t->meta ? t->meta->hook : NULL;
+    while (h && !h->fn)
+        h = h->next;
+    return h != NULL;
+}
+
 void lp_hook_remove(LpHook *h)
 {
     if (h)

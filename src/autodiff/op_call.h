@@ -72,8 +72,9 @@ typedef LpStatus (*LpHookFn)(void *ctx, LpTensor *grad, LpTensor **out,
 LpStatus lp_hook_add(LpTensor *t, bool after, LpHookFn fn,
                      void (*release)(void *ctx), void *ctx, LpHook **handle,
                      LpErr *e);
-void lp_hook_remove(LpHook *h);  /* keeps the handle; NULL is fine */
-void lp_hook_release(LpHook *h); /* the handle; NULL is fine */
+bool lp_hooked(const LpTensor *t); /* functions are called with a leaf's */
+void lp_hook_remove(LpHook *h);    /* keeps the handle; NULL is fine */
+void lp_hook_release(LpHook *h);   /* the handle; NULL is fine */
 
 /* grads[i] may be NULL (scalar roots only: ones). Accumulates into .grad of
  * leaves, or of `inputs` only when n_inputs > 0. */

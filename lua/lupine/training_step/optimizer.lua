@@ -84,7 +84,8 @@ end
 local GRADIENT = { op = "sub", inputs = { "param", "grad" }, outputs = { "param" } }
 
 --- How each parameter is updated that is trained.
---- error: ValueError for a parameter that is there twice
+--- error: ValueError for a parameter that is there twice, NotImplementedError for one
+--- with hooks
 ---@return table[]
 function View:rules()
   local list, seen = {}, {}
@@ -95,6 +96,9 @@ function View:rules()
         name)
       seen[p] = true
       if p.requires_grad then
+        errors.check(not core.hooked(p), "NotImplementedError", "compile: the parameter '%s' has "
+          .. "gradient hooks (register_hook), which a compiled step does not call: remove() them",
+          name)
         local rule = self.compiles and self.optimizer:update_rule(group, p) or GRADIENT
         list[#list + 1] = { param = name, tensor = p, group = g, op = rule.op,
           inputs = rule.inputs, outputs = rule.outputs, attrs = rule.attrs, counts = rule.counts,

@@ -85,7 +85,8 @@ end
 function Program:init(step, call)
   local started = core.host.clock()
   local traced, loss, results, state = tracing.trace(step, call)
-  self.spec, self.results, self.hypers, self.states, self.accumulators = call, results, {}, {}, {}
+  self.results, self.hypers, self.states, self.accumulators = results, {}, {}, {}
+  self.spec = { n = call.n, table.unpack(call, 1, call.n) } -- not the tensors of this call
   local _, by_name = session.index(traced)
   local compile = loss and training_spec(self, step, traced, by_name, loss) or {}
   compile.host = class.copy(step._host)

@@ -10,15 +10,21 @@ local M = {}
 
 -- ---- what forward sees -------------------------------------------------------------
 
+local KINDS = { { "parameter", "named_parameters" }, { "buffer", "named_buffers" } }
+
 -- The modules' tensors as variables, by role and name.
 local function declare_state(trace, roots)
   local of, seen = { parameter = {}, buffer = {} }, {}
   for _, root in ipairs(roots) do
     memory.separate(root.module)
-    for role, each in pairs({ parameter = "named_parameters", buffer = "named_buffers" }) do
-      for name, t in root.module[each](root.module) do
+    for _, kind in ipairs(KINDS) do
+      local role = kind[1]
+      for name, t in root.module[kind[2]](root.module) do
         if not seen[t] then
           seen[t] = true
+          errors.check(role == "buffer" or not trace:knows(t), "ValueError", "compile: the "
+            .. "parameter '%s' lies in the memory of another one: give both modules the same "
+            .. "Parameter, or clone it", root.prefix .. name)
           trace:declare(role, root.prefix .. name, t)
           of[role][root.prefix .. name] = t
         end

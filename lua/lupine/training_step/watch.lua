@@ -113,17 +113,25 @@ local function training_of(module)
   return module.training and 1 or 0
 end
 
+-- 2: with functions that are called with its gradient
 local function trained(owned)
-  return owned.param.requires_grad and 1 or 0
+  local p = owned.param
+  return p.requires_grad and (core.hooked(p) and 2 or 1) or 0
+end
+
+-- What torch is set to, which programs keep.
+local function surroundings()
+  local torch, casts, custom = require("torch"), core.autocast()
+  return ("%s %s %s %s %s %d"):format(tostring(casts), tostring(custom),
+    torch.get_float32_matmul_precision(), torch.are_deterministic_algorithms_enabled(),
+    torch.get_default_dtype(), torch.get_num_threads())
 end
 
 --- How all that stands that may change from call to call.
 ---@param training boolean a step, or else the model alone in eval mode
 ---@return string
 function Watch:mode(training)
-  local dtype, custom = core.autocast()
-  local around = ("%s %s %s"):format(tostring(dtype), tostring(custom),
-    require("torch").get_float32_matmul_precision())
+  local around = surroundings()
   if not training then
     return "eval " .. around
   end

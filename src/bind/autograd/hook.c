@@ -118,6 +118,13 @@ LP_FUNCTION_AS(register_hook, add(L, false, "register_hook"))
 LP_FUNCTION_AS(register_post,
                add(L, true, "register_post_accumulate_grad_hook"))
 
+/* hooked(tensor) -> whether functions are called with the gradient of a leaf */
+static int hooked(lua_State *L)
+{
+    lua_pushboolean(L, lp_hooked(lp_check_tensor(L, 1, "hooked", "tensor")));
+    return 1;
+}
+
 /* The core table is on top. */
 void lp_bind_hook(lua_State *L)
 {
@@ -128,6 +135,7 @@ void lp_bind_hook(lua_State *L)
         {"register_post_accumulate_grad_hook", register_post},
         {NULL, NULL}};
     lp_add_class(L, &handle_class, handles);
+    lp_set_function(L, "hooked", hooked);
     lua_getfield(L, -1, "methods");
     luaL_setfuncs(L, methods, 0);
     lua_pop(L, 1);
