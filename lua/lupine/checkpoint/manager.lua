@@ -10,6 +10,7 @@ local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local folder = require("lupine.checkpoint.folder")
 local objects = require("lupine.checkpoint.objects")
+local signatures = require("lupine.base.signatures")
 local tables = require("lupine.base.tables")
 
 ---@class lupine.checkpoint.Manager
@@ -23,6 +24,8 @@ local Manager = class.new("Manager")
 ---@field step integer
 ---@field metrics table<string, number>
 ---@field time number seconds since 1970
+
+signatures.note(Manager, "Manager(root, options=None)", 1)
 
 -- ---- options -------------------------------------------------------------------------
 

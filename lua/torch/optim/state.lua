@@ -268,6 +268,7 @@ end
 local function by_key(given)
   local out = {}
   for _, group in ipairs(given) do
+    check.table(group, "load_checkpoint_state: a group")
     for _, key in ipairs(check.table(group.params, "load_checkpoint_state: params")) do
       out[key] = group
     end
@@ -284,6 +285,9 @@ function M:load_checkpoint_state(state, name_of)
   local states = check.table(state.state, "load_checkpoint_state: state.state")
   local saved = by_key(check.table(state.param_groups, "load_checkpoint_state: param_groups"))
   local keys, given, by_number, own, at = keys_of(self, name_of), {}, {}, {}, 0
+  for _, value in pairs(states) do
+    check.table(value, "load_checkpoint_state: the state of a parameter")
+  end
   for g, group in ipairs(self.param_groups) do
     given[g] = tables.with(group_like(saved, group, keys, g), { params = {},
       param_names = group.param_names })

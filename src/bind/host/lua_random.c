@@ -1,5 +1,5 @@
 /* The state of Lua's own random numbers, which math.random has no function
- * for: four words in a userdata that is its first upvalue (lmathlib.c of Lua
+ * for: four words in a userdata that is its first upvalue (the mathlib of Lua
  * 5.4, setseed and RanState). */
 #include <string.h>
 
