@@ -320,16 +320,16 @@ end
 ---@return table
 function Accessor:state_dict()
   alive(self)
-  if self._loop == 0 then -- what the first one begins with
-    return { position = self._resumed or 0, ended = false, start = self._starts[1] }
-  end
-  return { position = self._position, ended = self._ended, start = self._starts[self._loop] }
+  local n = math.max(self._loop, 1) -- before the first one: what it begins with
+  local position = self._loop == 0 and (self._resumed or 0) or self._position
+  return { position = position, ended = self._loop > 0 and self._ended, start = self._starts[n],
+    rows = self.rebatched_size }
 end
 
 --- Starts another process, whose first loop is the rest of the one that the state is
 --- of, or, if that one had ended, the one after it. A DataLoader goes on without
 --- reading again what it has given, anything else is read from its beginning.
---- error: TypeError for what state_dict did not give
+--- errors: TypeError for what state_dict did not give, ValueError for other rows
 ---@param state_dict table
 function Accessor:load_state_dict(state_dict)
   local where = "AsynchronousDataAccessor: load_state_dict: "
@@ -337,6 +337,8 @@ function Accessor:load_state_dict(state_dict)
   check.table(state_dict.start, where .. "start")
   check.bool(state_dict.ended, where .. "ended")
   check.int(state_dict.position, where .. "position", { min = 0 })
+  errors.check(state_dict.rows == self.rebatched_size, "ValueError", "%sthe state is of elements "
+    .. "of %s rows, these have %s", where, tostring(state_dict.rows), tostring(self.rebatched_size))
   local source = self.dataset
   self:terminate()
   self._failed = nil

@@ -7,6 +7,7 @@
 local class = require("lupine.base.class")
 local elements = require("poptorch.data.elements")
 local random = require("torch.utils.data.random")
+local tables = require("lupine.base.tables")
 local TorchLoader = require("torch.utils.data.loader")
 
 local M = {}
@@ -66,8 +67,8 @@ function M.again(source, start, n, size, ended)
   if is_loader(source) then
     local position, rows = batches_of(source, n, size)
     local state = start.loader
-    TorchLoader.load_state_dict(source, { in_epoch = true, position = position,
-      random = state.random, parts = state.parts })
+    TorchLoader.load_state_dict(source, tables.with(state, { in_epoch = true,
+      position = position }))
     local step, guard = elements.of(source)
     random.set_state(start.after)
     return step, guard, rows

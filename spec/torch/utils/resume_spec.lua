@@ -142,6 +142,14 @@ describe("resuming a DataLoader", function()
         loader:load_state_dict(bad)
       end)
     end
+    local half = data.DataLoader(epochs.Noisy(4), { batch_size = 2 })
+    half:iter()()
+    for _, other in ipairs({ data.DataLoader(epochs.Noisy(4)),
+      data.DataLoader(epochs.Noisy(6), { batch_size = 2 }) }) do
+      assert.has_error(function()
+        other:load_state_dict(half:state_dict())
+      end)
+    end
     local with = data.DataLoader(epochs.Noisy(4), { shuffle = true,
       generator = torch.Generator() })
     assert.has_error(function()

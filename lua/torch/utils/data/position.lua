@@ -9,6 +9,7 @@
 --- (workers.lua), so that the rest of an epoch is the same for any number of workers.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local data = require("torch.utils.data.dataset")
 local errors = require("lupine.base.errors")
 local random = require("torch.utils.data.random")
 
@@ -98,7 +99,23 @@ end
 
 -- ---- states --------------------------------------------------------------------
 
---- The state of a loader: in_epoch, position, random, parts.
+-- What the number of a batch means something in: nil where it is not known.
+local function measures(loader)
+  local order = loader.sampler or loader.batch_sampler
+  local known, n = pcall(data.len, order)
+  return { batch_size = loader.batch_size, length = order and known and n or nil }
+end
+
+local function check_measures(loader, of)
+  local own = measures(loader)
+  for name, text in pairs({ batch_size = "batches of %s samples", length = "%s in all" }) do
+    errors.check(of[name] == own[name] or own[name] == nil, "ValueError", "DataLoader: "
+      .. "load_state_dict: the state is in the middle of an epoch of " .. text .. ", this loader "
+      .. "has " .. text, tostring(of[name]), tostring(own[name]))
+  end
+end
+
+--- The state of a loader: in_epoch, position, random, parts, of.
 ---@param loader torch.utils.data.DataLoader
 ---@return table
 function M.save(loader)
@@ -106,11 +123,13 @@ function M.save(loader)
   if not epoch or epoch.ended then
     return { in_epoch = false, position = 0, parts = parts_state(loader) }
   end
-  return { in_epoch = true, position = epoch.position, random = epoch.random, parts = epoch.parts }
+  return { in_epoch = true, position = epoch.position, random = epoch.random, parts = epoch.parts,
+    of = measures(loader) }
 end
 
 --- The next loop goes on from a state.
---- errors: TypeError, ValueError for what M.save did not give
+--- errors: TypeError, ValueError for what M.save did not give, or a loader of other
+--- batches
 ---@param loader torch.utils.data.DataLoader
 ---@param state table
 function M.load(loader, state)
@@ -122,6 +141,7 @@ function M.load(loader, state)
   loader._epoch, loader._resume = nil, nil
   if state.in_epoch then
     check.table(state.random, where .. "random")
+    check_measures(loader, check.table(state.of, where .. "of"))
     loader._resume = { random = state.random, parts = state.parts, position = state.position }
   else
     load_parts(loader, state.parts)
