@@ -303,12 +303,13 @@ function Tokenizer:token_to_id(token)
   return added and added.id or self.vocab[token]
 end
 
---- The token of an id; nil if there is none.
+--- The token of an id; nil if there is none. Of an added one that is sought in normalized text
+--- it is what the normalizer makes of it.
 ---@param id integer
 ---@return string?
 function Tokenizer:id_to_token(id)
   local added = self.added.by_id[check.int(id, "id_to_token: id")]
-  return added and added.content or self.by_id[id]
+  return added and added.sought or self.by_id[id]
 end
 
 --- All tokens and their ids.

@@ -10,7 +10,7 @@ local M = {}
 for _, form in ipairs({ "NFC", "NFD", "NFKC", "NFKD" }) do
   M[form] = function()
     return function(text)
-      return core.text_map(text, form)
+      return unicode.normal(text, form)
     end
   end
 end
@@ -55,7 +55,7 @@ local BERT = {
   strip_accents = function()
     local mark = unicode.regex(unicode.NONSPACING)
     return function(text)
-      return replace(core.text_map(text, "NFD"), mark, "")
+      return replace(unicode.normal(text, "NFD"), mark, "")
     end
   end,
   lowercase = M.Lowercase,

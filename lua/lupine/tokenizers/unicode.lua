@@ -1,8 +1,8 @@
 --- Unicode for tokenizers: classes of characters, patterns in Oniguruma's notation, and the
 --- ways to split a text at matches.
 ---
---- The original knows punctuation, controls and marks of Unicode 8, so that its ids for what
---- came later are those of letters: NEWER has what the library here knows more.
+--- The original knows punctuation, controls and marks of Unicode 8 and normal forms of Unicode
+--- 12: NEWER has what the libraries here know more, which stays as it is.
 local core = require("lupine.core")
 local reading = require("lupine.tokenizers.reading")
 
@@ -16,6 +16,9 @@ local WORD = LETTERS .. [[\x{b2}\x{b3}\x{b9}\x{bc}-\x{be}]] -- Oniguruma's
 local RUST_WORD = LETTERS .. [[\x{200c}\x{200d}]]
 
 local NEWER = {
+  decomposed = "11938",
+  compatible = [[32ff a7f2-a7f4 ab69 10781-10785 10787-107b0 107b2-107ba 11938 1e030-1e06d 1f16c
+    1fbf0-1fbf9]],
   punctuation = [[61d 9fd a76 c77 c84 1b7d-1b7e 2e43-2e4f 2e52-2e5d 10ead 10f55-10f59
     10f86-10f89 1144b-1144f 1145a-1145b 1145d 11660-1166c 116b9 1183b 11944-11946 119e2
     11a3f-11a46 11a9a-11a9c 11a9e-11aa2 11c41-11c45 11c70-11c71 11ef7-11ef8 11fff 12ff1-12ff2
@@ -39,10 +42,13 @@ local NEWER = {
     1cf00-1cf2d 1cf30-1cf46 1e130-1e136 1e2ae 1e2ec-1e2ef]],
 }
 
--- A class without what came later.
+-- What came later as a class, and a class without it.
+local function class_of(newer)
+  return "[" .. newer:gsub("%x+", "\\x{%0}"):gsub("%s+", "") .. "]"
+end
+
 local function older(class, newer)
-  local ranges = newer:gsub("%x+", "\\x{%0}"):gsub("%s+", "")
-  return "(?![" .. ranges .. "])[" .. class .. "]"
+  return "(?!" .. class_of(newer) .. ")[" .. class .. "]"
 end
 
 --- Patterns of one character.
@@ -69,6 +75,27 @@ function M.regex(pattern)
   local regex = compiled[pattern] or core.regex(pattern)
   compiled[pattern] = regex
   return regex
+end
+
+local KEEPS = { NFD = NEWER.decomposed, NFKD = NEWER.compatible, NFKC = NEWER.compatible }
+
+--- A text in a normal form.
+---@param text string
+---@param form "NFC"|"NFD"|"NFKC"|"NFKD"
+---@return string
+function M.normal(text, form)
+  local keeps = KEEPS[form] and M.regex(class_of(KEEPS[form]))
+  if not keeps or not text:find("[\xE3\xEA\xF0]") then -- none of them begins otherwise
+    return core.text_map(text, form)
+  end
+  local out, from, found = {}, 1, keeps:find_all(text)
+  for i = 1, #found, 2 do
+    out[#out + 1] = core.text_map(text:sub(from, found[i] - 1), form)
+    out[#out + 1] = text:sub(found[i], found[i + 1])
+    from = found[i + 1] + 1
+  end
+  out[#out + 1] = core.text_map(text:sub(from), form)
+  return table.concat(out)
 end
 
 -- ---- patterns of Oniguruma's notation ------------------------------------------------
