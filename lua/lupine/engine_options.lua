@@ -15,6 +15,7 @@ local M = {}
 ---@class lupine.engine_options.Row
 ---@field name string
 ---@field kind string "bool" ("true" or "false") or "folder"
+---@field word? string that one of kind "bool" may have, too
 ---@field default string|fun(engine: table<string, string>): string what holds unless it is given
 ---@field doc string
 ---@field effect? string what it changes here
@@ -51,7 +52,7 @@ M.rows = {
     end,
     doc = "A program that does not fit into the tiles compiles, to be reported.",
     effect = "A tile that overflows is a warning in place of an error." },
-  { name = "target.deterministicWorkers", kind = "bool", default = "false",
+  { name = "target.deterministicWorkers", kind = "bool", word = "portable", default = "false",
     doc = "Stochastic rounding draws the same numbers whichever worker computes.",
     no_effect = "random numbers follow the element, not the worker" },
 }
@@ -69,9 +70,11 @@ local function checked(name, value, from)
   errors.check(PLAIN[type(value)], "Error",
     "%s: '%s': expected a string, number or boolean, got %s",
     from, name, check.describe(value))
-  local kind, text = (row_of[name] or {}).kind, tostring(value)
-  errors.check(kind ~= "bool" or text == "true" or text == "false", "Error",
-    "%s: '%s': expected true or false, got %s", from, name, check.describe(value))
+  local row, text = row_of[name] or {}, tostring(value)
+  local kind = row.kind
+  errors.check(kind ~= "bool" or text == "true" or text == "false" or text == row.word, "Error",
+    "%s: '%s': expected %strue or false, got %s", from, name,
+    row.word and ("'%s', "):format(row.word) or "", check.describe(value))
   errors.check(kind ~= "folder" or text ~= "", "Error", "%s: '%s': expected a folder, got \"\"",
     from, name)
   return text

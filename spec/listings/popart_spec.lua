@@ -100,7 +100,7 @@ describe("listing", function()
       return table.concat(s:getReport().no_effect, "\n")
     end
     assert.matches("target%.deterministicWorkers': random numbers", noted())
-    helper.refuses("popart_exception", "target%.deterministicWorkers': expected true or false",
+    helper.refuses("popart_exception", "target%.deterministicWorkers': expected 'portable', true or false",
       noted, { ["target.deterministicWorkers"] = "some" })
   end)
 

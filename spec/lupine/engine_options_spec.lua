@@ -37,6 +37,9 @@ describe("engine options", function()
       effective({ ["autoReport.all"] = true, x = 3 }))
     helper.refuses("Error", "here: 'autoReport%.all': expected true or false", effective,
       { ["autoReport.all"] = "yes" })
+    local workers = "target.deterministicWorkers" -- identical_replica_test.py
+    assert.same({ [workers] = "portable" }, effective({ [workers] = "portable" }))
+    helper.refuses("Error", "expected true or false", effective, { ["autoReport.all"] = "portable" })
     helper.refuses("Error", "expected a folder", effective, { ["autoReport.directory"] = "" })
     helper.refuses("Error", "here: 'x': expected a string", effective, { x = {} })
     helper.refuses("Error", "names of options", effective, { "autoReport.all" })
