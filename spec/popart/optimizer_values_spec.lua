@@ -85,11 +85,22 @@ describe("an optimizer of popart", function()
     assert.equal("SGD", const.type)
   end)
 
+  it("takes truth values as the numbers that they are in Python", function()
+    local sgd = SGD({ nesterov = { true, true } }) -- sgd_mixed_mode_test_py_1.py
+    assert.equal(1, sgd:nesterov():getDefault():val())
+    sgd:insertSpecific("w", { nesterov = { false, false } })
+    assert.equal(0, sgd:nesterov():get("w"):val())
+    assert.is_false(sgd:nesterov():get("w"):isConst())
+  end)
+
   it("refuses names and values that it does not know", function()
     refuses("Invalid SGD key, momentum, the allowed keys are", SGD, { momentum = { 0.5, true } })
     refuses("Invalid Adam key, defaultBeta3", Adam, { defaultBeta3 = { 0.5, true } })
     refuses("Invalid Adaptive key", Adaptive, { defaultBeta1 = { 0.5, true } })
-    refuses("defaultMomentum: expected {value, isConst}", SGD, { defaultMomentum = 0.5 })
+    refuses("defaultMomentum: expected {value, isConst}, .*, got float 0.5", SGD,
+      { defaultMomentum = 0.5 })
+    refuses("defaultMomentum: expected {value, isConst}, .*, got {string \"a\", bool true}", SGD,
+      { defaultMomentum = { "a", true } })
     refuses("Unsupported data type", SGD, {}, { accumType = "INT32" })
     raises("TypeError", "mode", function() Adam({}, "Lamb") end)
     raises("TypeError", "clip_norm_settings%[1%]", function() SGD({}, { 1 }) end)

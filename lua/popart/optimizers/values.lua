@@ -7,6 +7,7 @@
 --- Source: PopART C++ API, OptimizerValue; its Python API, optimizers.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local closed = require("popart.closed")
 local errors = require("popart.errors")
 local tables = require("lupine.base.tables")
 
@@ -15,12 +16,28 @@ local M = {}
 -- ---- one value ------------------------------------------------------------------------
 
 ---@class popart.OptimizerValue
-local OptimizerValue = class.new("OptimizerValue")
+local OptimizerValue = closed.close(class.new("OptimizerValue"))
 M.OptimizerValue = OptimizerValue
 
 local function is_pair(v)
-  return type(v) == "table" and not getmetatable(v) and #v == 2 and type(v[1]) == "number"
-    and type(v[2]) == "boolean"
+  return type(v) == "table" and not getmetatable(v) and #v == 2
+    and (type(v[1]) == "number" or type(v[1]) == "boolean") and type(v[2]) == "boolean"
+end
+
+-- As Python has it, where true is the number 1.
+local function number(value)
+  if type(value) == "boolean" then
+    return value and 1 or 0
+  end
+  return value
+end
+
+-- What stands in place of a pair, in messages.
+local function shown(value)
+  if type(value) ~= "table" or getmetatable(value) or #value ~= 2 then
+    return check.describe(value)
+  end
+  return ("{%s, %s}"):format(check.describe(value[1]), check.describe(value[2]))
 end
 
 --- OptimizerValue() is 0 and not constant, OptimizerValue(v) is constant;
@@ -35,7 +52,7 @@ function OptimizerValue:init(...)
   elseif is_const == nil then
     is_const = true
   end
-  self._val = check.number(value, "OptimizerValue: val")
+  self._val = check.number(number(value), "OptimizerValue: val")
   self._const = check.bool(is_const, "OptimizerValue: isConst")
 end
 
@@ -166,7 +183,7 @@ function M.read(where, dict, allowed, unknown)
       value = OptimizerValue(value)
     end
     errors.check(OptimizerValue:is(value), "popart_exception", "%s: %s: expected {value, isConst}, "
-      .. "a number and a boolean, got %s", where, key, check.describe(value))
+      .. "a number and a boolean, got %s", where, key, shown(value))
     out[key] = value
   end
   return out
