@@ -15,6 +15,7 @@
 local builder_model = require("popart.builder.model")
 local builder_tensors = require("popart.builder.tensors")
 local check = require("lupine.base.check")
+local closed = require("popart.closed")
 local errors = require("popart.errors")
 local graph = require("lupine.onnx.graph")
 local logging = require("popart.logging")
@@ -128,7 +129,9 @@ function Builder.__index(self, name)
     return method
   end
   local domain, version = domain_of(name)
-  errors.check(domain, "AttributeError", "a Builder has no attribute '%s'", name)
+  if not domain then
+    closed.unknown(self, name, { "aiOnnx", "aiGraphcore" })
+  end
   local chosen = rawget(self, "_versions")[domain]
   version = version or chosen or opsets.DEFAULT
   errors.check(not chosen or chosen == version, "RuntimeError", "Invalid opset '%s' selected. "

@@ -6,6 +6,7 @@
 --- Source: PopART user guide 4.1; its Python API.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local closed = require("popart.closed")
 local core = require("lupine.core")
 local enums = require("popart.enums")
 local errors = require("popart.errors")
@@ -41,7 +42,7 @@ local NO_PERIOD = "A return period should not be supplied for this anchor return
 ---@class popart.AnchorReturnType
 ---@overload fun(anchorReturnTypeString: string, returnPeriod: integer?, tileSet: any,
 ---  exchangeStrategy: any): popart.AnchorReturnType
-local AnchorReturnType = class.new("AnchorReturnType")
+local AnchorReturnType = closed.close(class.new("AnchorReturnType"))
 M.AnchorReturnType = AnchorReturnType
 signatures.note(AnchorReturnType,
   "AnchorReturnType(anchorReturnTypeString, returnPeriod, tileSet, exchangeStrategy)", 1)
@@ -160,7 +161,7 @@ end
 ---@class popart.DataFlow
 ---@overload fun(batchesPerStep: integer?, anchors: table<string, popart.AnchorReturnType>
 ---  | string[] | nil, anchorReturnType: popart.AnchorReturnType?): popart.DataFlow
-local DataFlow = class.new("DataFlow")
+local DataFlow = closed.close(class.new("DataFlow"))
 M.DataFlow = DataFlow
 signatures.note(DataFlow, "DataFlow(batchesPerStep, anchors, anchorReturnType)", 1)
 
@@ -269,7 +270,7 @@ end
 ---@class popart.InputSettings
 ---@overload fun(tileSet: any, exchangeStrategy: any): popart.InputSettings
 ---@overload fun(replicatedStreamMode: any): popart.InputSettings
-local InputSettings = class.new("InputSettings")
+local InputSettings = closed.close(class.new("InputSettings"))
 M.InputSettings = InputSettings
 signatures.note(InputSettings, "InputSettings(tileSet, exchangeStrategy, replicatedStreamMode)", 1)
 

@@ -8,6 +8,7 @@
 --- Source: PopART user guide 4.3; its Python API.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local closed = require("popart.closed")
 local core = require("lupine.core")
 local devices = require("lupine.devices")
 local enums = require("popart.enums")
@@ -80,8 +81,7 @@ function DeviceInfo.__index(self, key)
   if value == nil and type(key) == "string" and key:sub(1, 1) ~= "_" then
     local names = tables.keys(fields)
     table.move(tables.keys(COMPUTED), 1, #names, #names + 1, names)
-    errors.raise("AttributeError", "DeviceInfo has no attribute '%s'%s", key,
-      check.nearest(key, names))
+    closed.unknown(self, key, names)
   end
   return value
 end

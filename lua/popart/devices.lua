@@ -5,6 +5,7 @@
 --- Source: PopART user guide 4.3; its Python API.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local closed = require("popart.closed")
 local core = require("lupine.core")
 local device_info = require("popart.device_info")
 local devices = require("lupine.devices")
@@ -57,7 +58,7 @@ end
 --- Creates and finds devices. All are the same one. SyncPattern changes nothing here: all
 --- IPUs wait for host I/O alike.
 ---@class popart.DeviceManager
-local DeviceManager = class.new("DeviceManager")
+local DeviceManager = closed.close(class.new("DeviceManager"))
 M.DeviceManager = DeviceManager
 
 local timeout = 0 -- of all managers

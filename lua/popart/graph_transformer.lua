@@ -8,6 +8,7 @@
 --- Source: PopART user guide, Importing graphs; its Python API, GraphTransformer.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local closed = require("popart.closed")
 local core = require("lupine.core")
 local errors = require("popart.errors")
 local proto = require("lupine.onnx.proto")
@@ -21,7 +22,7 @@ local traced = require("popart.traced")
 --- source: PopART Python API, GraphTransformer
 ---@class popart.GraphTransformer
 ---@overload fun(modelProtoOrFilename: string): popart.GraphTransformer
-local GraphTransformer = class.new("GraphTransformer")
+local GraphTransformer = closed.close(class.new("GraphTransformer"))
 signatures.note(GraphTransformer, "GraphTransformer(modelProtoOrFilename)", 1)
 
 function GraphTransformer:init(...)

@@ -15,6 +15,7 @@
 --- Source: PopART user guide 4.7.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local closed = require("popart.closed")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local pattern = require("popart.log_pattern")
@@ -118,7 +119,7 @@ end
 --- A module's logger as scripts have it. Its lines are those of the module
 --- `python`, whichever it is.
 ---@class popart.Logger
-local Logger = class.new("Logger")
+local Logger = closed.close(class.new("Logger"))
 M.Logger = Logger
 
 function Logger:init(name)

@@ -4,6 +4,7 @@
 --- Source: PopART Python API.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local closed = require("popart.closed")
 local operators = require("lupine.onnx.operators")
 local signatures = require("lupine.base.signatures")
 
@@ -18,7 +19,7 @@ local DOMAINS = { [""] = "ai.onnx" }
 ---@field type string
 ---@field version integer
 ---@overload fun(domain: string, type: string, version: integer): popart.OperatorIdentifier
-local OperatorIdentifier = class.new("OperatorIdentifier")
+local OperatorIdentifier = closed.close(class.new("OperatorIdentifier"))
 M.OperatorIdentifier = OperatorIdentifier
 signatures.note(OperatorIdentifier, "OperatorIdentifier(domain, type, version)", 1)
 

@@ -15,6 +15,7 @@
 local annotations = require("popart.annotations")
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local closed = require("popart.closed")
 local dataflow = require("popart.dataflow")
 local device_info = require("popart.device_info")
 local errors = require("popart.errors")
@@ -34,6 +35,7 @@ local settings = require("popart.session_settings")
 local signatures = require("lupine.base.signatures")
 local stepio = require("popart.stepio")
 local streams = require("popart.session.streams")
+local tables = require("lupine.base.tables")
 local tensor_info = require("popart.tensor_info")
 local torch = require("torch")
 local traced = require("popart.traced")
@@ -66,8 +68,9 @@ function Session.__index(self, key)
     return COMPUTED[key](s)
   end
   local value = getmetatable(self)[key]
-  errors.check(value ~= nil or type(key) ~= "string" or key:find("^_"), "AttributeError",
-    "%s has no attribute '%s'", getmetatable(self).__name, tostring(key))
+  if value == nil and type(key) == "string" and not key:find("^_") then
+    closed.unknown(self, key, tables.keys(COMPUTED))
+  end
   return value
 end
 

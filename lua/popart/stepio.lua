@@ -17,6 +17,7 @@
 --- Source: PopART user guide 4.1; its Python API.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local closed = require("popart.closed")
 local core = require("lupine.core")
 local errors = require("popart.errors")
 local signatures = require("lupine.base.signatures")
@@ -86,7 +87,7 @@ end
 ---@class popart.PyStepIO: popart.IStepIO
 ---@overload fun(inputs: table<string, torch.Tensor>, outputs: table<string, torch.Tensor>):
 ---  popart.PyStepIO
-local PyStepIO = IStepIO:extend("PyStepIO")
+local PyStepIO = closed.close(IStepIO:extend("PyStepIO"))
 M.PyStepIO = PyStepIO
 signatures.note(PyStepIO, "PyStepIO(inputs, outputs)", 1)
 
@@ -162,7 +163,7 @@ function PyStepIO:outComplete() end
 ---@class popart.PyStepIOCallback: popart.IStepIO
 ---@overload fun(input_callback: function, input_complete_callback: function,
 ---  output_callback: function, output_complete_callback: function): popart.PyStepIOCallback
-local PyStepIOCallback = IStepIO:extend("PyStepIOCallback")
+local PyStepIOCallback = closed.close(IStepIO:extend("PyStepIOCallback"))
 M.PyStepIOCallback = PyStepIOCallback
 
 local CALLBACKS = { "input_callback", "input_complete_callback", "output_callback",
@@ -246,7 +247,7 @@ end
 --- source: PopART Python API, PyWeightsIO
 ---@class popart.PyWeightsIO: popart.IWeightsIO
 ---@overload fun(weights: table<string, torch.Tensor>): popart.PyWeightsIO
-local PyWeightsIO = IWeightsIO:extend("PyWeightsIO")
+local PyWeightsIO = closed.close(IWeightsIO:extend("PyWeightsIO"))
 M.PyWeightsIO = PyWeightsIO
 signatures.note(PyWeightsIO, "PyWeightsIO(weights)", 1)
 

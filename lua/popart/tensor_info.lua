@@ -4,6 +4,7 @@
 --- Source: PopART Python API.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local closed = require("popart.closed")
 local core = require("lupine.core")
 local enums = require("popart.enums")
 local errors = require("popart.errors")
@@ -102,7 +103,7 @@ end
 ---@class popart.TensorInfo
 ---@overload fun(dataType: any, shape: any): popart.TensorInfo
 ---@overload fun(tensor: torch.Tensor): popart.TensorInfo
-local TensorInfo = class.new("TensorInfo")
+local TensorInfo = closed.close(class.new("TensorInfo"))
 M.TensorInfo = TensorInfo
 signatures.note(TensorInfo, "TensorInfo(dataType, shape)", 1)
 
@@ -216,7 +217,7 @@ end
 --- source: PopART Python API, InputShapeInfo
 ---@class popart.InputShapeInfo
 ---@overload fun(): popart.InputShapeInfo
-local InputShapeInfo = class.new("InputShapeInfo")
+local InputShapeInfo = closed.close(class.new("InputShapeInfo"))
 M.InputShapeInfo = InputShapeInfo
 signatures.note(InputShapeInfo, "InputShapeInfo()", 1)
 

@@ -4,6 +4,7 @@
 --- Source: PopART Python API, VariableSettings.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local closed = require("popart.closed")
 local enums = require("popart.enums")
 local errors = require("popart.errors")
 local signatures = require("lupine.base.signatures")
@@ -27,7 +28,7 @@ end
 ---@field groupSize integer
 ---@overload fun(numReplicas: integer, stride: integer?, groupSize: integer?):
 ---  popart.ReplicaGrouping
-local ReplicaGrouping = class.new("ReplicaGrouping")
+local ReplicaGrouping = closed.close(class.new("ReplicaGrouping"))
 M.ReplicaGrouping = ReplicaGrouping
 signatures.note(ReplicaGrouping, "ReplicaGrouping(numReplicas, stride, groupSize)", 1)
 
@@ -96,7 +97,7 @@ end
 ---@field type popart.CommGroupType
 ---@field replicaGroupSize integer
 ---@overload fun(type: any, replicaGroupSize: integer?): popart.CommGroup
-local CommGroup = class.new("CommGroup")
+local CommGroup = closed.close(class.new("CommGroup"))
 M.CommGroup = CommGroup
 signatures.note(CommGroup, "CommGroup(type, replicaGroupSize)", 1)
 
@@ -139,7 +140,7 @@ end
 ---@overload fun(sharedVariableDomain: popart.CommGroup?, retrievalMode: any):
 ---  popart.VariableSettings
 ---@overload fun(stride: integer, groupSize: integer, mode: any): popart.VariableSettings
-local VariableSettings = class.new("VariableSettings")
+local VariableSettings = closed.close(class.new("VariableSettings"))
 M.VariableSettings = VariableSettings
 signatures.note(VariableSettings,
   "VariableSettings(sharedVariableDomain_, retrievalMode_, stride, groupSize, mode)", 1)

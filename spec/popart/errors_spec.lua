@@ -121,3 +121,38 @@ describe("popart.errors", function()
     assert.equal(11, n)
   end)
 end)
+
+describe("a name that an object has not", function()
+  local popart = require("popart")
+
+  it("is an error with the nearest of those that it has", function()
+    local cpu = popart.DeviceManager():createCpuDevice()
+    for _, row in ipairs({
+      { popart.VariableSettings(), "groupCount", "VariableSettings", "'getGroupCount'" },
+      { popart.DataFlow(1, { "a" }), "anchor", "DataFlow", "'anchors'" },
+      { popart.SGD({}), "insertSpecfic", "SGD", "'insertSpecific'" },
+      { popart.TensorInfo("FLOAT", { 2 }), "shap", "TensorInfo", "'shape'" },
+      { popart.PyStepIO({}, {}), "enableRuntimeAssert", "PyStepIO", "'enableRuntimeAsserts'" },
+      { popart.PyWeightsIO({}), "wieght", "PyWeightsIO", "'weight'" },
+      { popart.AnchorReturnType("All"), "idd", "AnchorReturnType", "'id'" },
+      { popart.DeviceManager(), "createCpuDevic", "DeviceManager", "'createCpuDevice'" },
+      { cpu, "detac", "DeviceInfo", "'detach'" },
+      { popart.Builder(), "addInputTenso", "Builder", "'addInputTensor'" },
+    }) do
+      local e = raised(function()
+        return row[1][row[2]](row[1])
+      end)
+      assert.is_true(base.AttributeError:is(e))
+      assert.matches(("^%s has no attribute '%s' %%(nearest: %s"):format(row[3], row[2], row[4]),
+        e.message)
+    end
+    local b = popart.Builder()
+    local o = b.aiOnnx:abs({ b:addInputTensor("FLOAT", { 2 }) })
+    local s = popart.InferenceSession(b:getModelProto(), popart.DataFlow(1, { o }), cpu)
+    assert.matches("InferenceSession has no attribute 'prepareDevic' %(nearest: 'prepareDevice'",
+      raised(function()
+        return s.prepareDevic
+      end).message)
+    assert.is_nil(popart.TensorInfo("FLOAT", { 2 })._own) -- private names stay free
+  end)
+end)

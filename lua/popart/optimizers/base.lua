@@ -8,6 +8,7 @@
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local clipping = require("popart.optimizers.clipping")
+local closed = require("popart.closed")
 local core = require("lupine.core")
 local enum = require("lupine.base.enum")
 local errors = require("popart.errors")
@@ -22,7 +23,8 @@ M.WeightDecayMode = enum("WeightDecayMode", { "Decay", "L2Regularization" })
 ---@class popart.Optimizer
 ---@field type string "SGD", "Adam" or "Adaptive"
 ---@field clip_norm_settings popart.ClipNormSettings[]
-local Optimizer = class.new("Optimizer")
+local Optimizer = closed.close(class.new("Optimizer"),
+  tables.set("accum_type accl1_type accl2_type accl3_type scaled_optimizer_state"))
 M.Optimizer = Optimizer
 
 --- error: popart_exception: only its sub-classes can be made

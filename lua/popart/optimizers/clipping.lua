@@ -4,6 +4,7 @@
 --- Source: PopART C++ API, ClipNormSettings.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local closed = require("popart.closed")
 local enum = require("lupine.base.enum")
 local errors = require("popart.errors")
 local logging = require("popart.logging")
@@ -15,7 +16,7 @@ local Mode = enum("ClipNormSettings.Mode", { "ClipSpecifiedWeights", "ClipAllWei
 ---@class popart.ClipNormSettings
 ---@field weightIds string[]
 ---@field maxNorm number
-local ClipNormSettings = class.new("ClipNormSettings")
+local ClipNormSettings = closed.close(class.new("ClipNormSettings"))
 M.ClipNormSettings = ClipNormSettings
 
 local function settings(mode, ids, max_norm, where)
