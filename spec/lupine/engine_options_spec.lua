@@ -39,7 +39,8 @@ describe("engine options", function()
       { ["autoReport.all"] = "yes" })
     local workers = "target.deterministicWorkers" -- identical_replica_test.py
     assert.same({ [workers] = "portable" }, effective({ [workers] = "portable" }))
-    helper.refuses("Error", "expected true or false", effective, { ["autoReport.all"] = "portable" })
+    helper.refuses("Error", "expected true or false", effective,
+      { ["autoReport.all"] = "portable" })
     helper.refuses("Error", "expected a folder", effective, { ["autoReport.directory"] = "" })
     helper.refuses("Error", "here: 'x': expected a string", effective, { x = {} })
     helper.refuses("Error", "names of options", effective, { "autoReport.all" })
