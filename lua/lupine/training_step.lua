@@ -223,6 +223,12 @@ function TrainingStep:cache_info()
   return { hits = self._hits, misses = self._misses, maxsize = self._most, currsize = self._size }
 end
 
+function TrainingStep:__tostring()
+  return ("TrainingStep(%s, %s, %d updates, %d of %d programs)"):format(
+    getmetatable(self.model).__name, getmetatable(self.optimizer).__name, self.updates, self._size,
+    self._most)
+end
+
 -- ---- calls -------------------------------------------------------------------------------
 
 local function take(self, trains, with_loss, values)
