@@ -1,6 +1,7 @@
 --- The checkpoints of a run, or of several, in one folder: step-00000100, with a number
---- behind it where that is taken. Which of them stay is a rule; a damaged one is passed
---- over, aloud.
+--- behind it where that is taken. The latest is the one that was saved last, also where a
+--- run went back to an earlier step: each has a serial number. Which of them stay is a
+--- rule; a damaged one is passed over, aloud.
 ---
 --- Any number of processes may save into one folder: each fills a folder of its own, the
 --- first free name is its, and who removes old ones holds a lock.
@@ -24,6 +25,7 @@ local Manager = class.new("Manager")
 ---@field step integer
 ---@field metrics table<string, number>
 ---@field time number seconds since 1970
+---@field serial integer the later, the greater
 
 signatures.note(Manager, "Manager(root, options=None)", 1)
 
@@ -78,24 +80,6 @@ local function number_of(name)
   return math.tointeger(step), math.tointeger(k) or 1
 end
 
--- Names of checkpoints, the latest first.
-local function names_in(root)
-  local names, at = {}, {}
-  for _, name in ipairs(core.is_folder(root) and core.list_folder(root) or {}) do
-    local step, k = number_of(name)
-    if step then
-      names[#names + 1], at[name] = name, { step, k }
-    end
-  end
-  table.sort(names, function(a, b)
-    if at[a][1] ~= at[b][1] then
-      return at[a][1] > at[b][1]
-    end
-    return at[a][2] > at[b][2]
-  end)
-  return names
-end
-
 -- What is no fault of a checkpoint.
 local function is_refusal(e)
   local c = errors.classes
@@ -107,8 +91,19 @@ local function tell(why)
 end
 
 local function as_entry(path, name, info)
-  return { path = path, name = name, step = info.step or number_of(name),
+  local step, k = number_of(name)
+  return { path = path, name = name, step = math.tointeger(info.step) or step, k = k,
+    serial = math.type(info.serial) == "integer" and info.serial or 0,
     metrics = type(info.metrics) == "table" and info.metrics or {}, time = info.time }
+end
+
+local function later(a, b)
+  for _, key in ipairs({ "serial", "step", "k" }) do
+    if a[key] ~= b[key] then
+      return a[key] > b[key]
+    end
+  end
+  return false
 end
 
 -- Its entry; nil, aloud, for one that cannot be used.
@@ -130,9 +125,10 @@ end
 ---@return lupine.checkpoint.Entry[]
 function Manager:list()
   local out = {}
-  for _, name in ipairs(names_in(self.root)) do
-    out[#out + 1] = entry_of(self.root, name)
+  for _, name in ipairs(core.is_folder(self.root) and core.list_folder(self.root) or {}) do
+    out[#out + 1] = number_of(name) and entry_of(self.root, name) or nil
   end
+  table.sort(out, later)
   return out
 end
 
@@ -229,9 +225,11 @@ function Manager:save(step, what, metrics)
   metrics = check_metrics(self, metrics)
   local states, names = objects.capture(what, "save")
   core.make_folder(self.root)
+  local last = self:list()[1]
   local name = folder.write(self.root, function(k)
     return name_of(step, k)
-  end, states, { step = step, metrics = metrics, time = core.host.time() }, names)
+  end, states, { step = step, metrics = metrics, time = core.host.time(),
+    serial = last and last.serial + 1 or 1 }, names)
   if self.keep then
     prune(self, name)
   end
@@ -240,25 +238,34 @@ end
 
 -- ---- going on ------------------------------------------------------------------------
 
--- {states, info, are_objects, path =, name =} of the latest one that is whole, or nil and
--- how many there were; `gone` if one went meanwhile: another process removes old ones.
-local function read_latest(root)
-  local names, gone = names_in(root), false
-  for i, name in ipairs(names) do
-    local path = root .. "/" .. name
-    local got = table.pack(pcall(folder.read, path))
+-- {states, info, are_objects, entry =} of the latest one that is whole; else nil, and
+-- whether one went meanwhile: another process removes old ones.
+local function read_latest(entries)
+  local gone = false
+  for i, entry in ipairs(entries) do
+    local got = table.pack(pcall(folder.read, entry.path))
     if got[1] then
-      return { path = path, name = name, table.unpack(got, 2) }, #names
+      return { entry = entry, table.unpack(got, 2) }
     elseif not is_refusal(got[2]) then
       error(got[2], 0)
-    end
-    gone = gone or not core.is_folder(path)
-    if core.is_folder(path) then
-      tell(("%s; %s"):format(got[2].message, names[i + 1] and "the one before is taken"
+    elseif core.is_folder(entry.path) then
+      tell(("%s; %s"):format(got[2].message, entries[i + 1] and "the one before is taken"
         or "there is none before it"))
+    else
+      gone = true
     end
   end
-  return nil, #names, gone
+  return nil, gone
+end
+
+-- Whether there are folders that ought to be checkpoints.
+local function has_any(root)
+  for _, name in ipairs(core.is_folder(root) and core.list_folder(root) or {}) do
+    if number_of(name) then
+      return true
+    end
+  end
+  return false
 end
 
 local ATTEMPTS = 20
@@ -271,20 +278,19 @@ local ATTEMPTS = 20
 ---@return lupine.checkpoint.Entry?
 function Manager:restore_latest(what)
   check.table(what, "restore_latest: objects")
-  local found, count, gone
+  local found, gone
   local attempts = 0
   repeat
-    found, count, gone = read_latest(self.root)
+    found, gone = read_latest(self:list())
     attempts = attempts + 1
   until found or not gone or attempts == ATTEMPTS
-  errors.check(found or count == 0, "ValueError",
-    "restore_latest: none of the %d checkpoints in '%s' can be used", count, self.root)
+  errors.check(found or not has_any(self.root), "ValueError",
+    "restore_latest: none of the checkpoints in '%s' can be used", self.root)
   if not found then
     return nil
   end
-  local states, info, are_objects = table.unpack(found)
-  return objects.apply(what, states, are_objects, ("restore_latest: '%s'"):format(found.path)),
-    as_entry(found.path, found.name, info)
+  return objects.apply(what, found[1], found[3], ("restore_latest: '%s'"):format(
+    found.entry.path)), found.entry
 end
 
 return Manager
