@@ -13,6 +13,7 @@ local folder = require("lupine.checkpoint.folder")
 local objects = require("lupine.checkpoint.objects")
 local signatures = require("lupine.base.signatures")
 local tables = require("lupine.base.tables")
+local warn = require("lupine.base.warn")
 
 ---@class lupine.checkpoint.Manager
 ---@field root string
@@ -86,10 +87,6 @@ local function is_refusal(e)
   return c.ValueError:is(e) or c.OSError:is(e)
 end
 
-local function tell(why)
-  core.host.log("warn", why)
-end
-
 local function as_entry(path, name, info)
   local step, k = number_of(name)
   return { path = path, name = name, step = math.tointeger(info.step) or step, k = k,
@@ -115,13 +112,13 @@ local function entry_of(root, name)
   elseif not is_refusal(info) then
     error(info, 0)
   elseif core.is_folder(path) then -- else another process has just removed it
-    tell(info.message)
+    warn("%s", info.message)
   end
   return nil
 end
 
 --- The checkpoints that are there, the latest first. Their manifests are read; one
---- without is left out, with a warning.
+--- without is left out, with a warning (once).
 ---@return lupine.checkpoint.Entry[]
 function Manager:list()
   local out = {}
@@ -249,8 +246,8 @@ local function read_latest(entries)
     elseif not is_refusal(got[2]) then
       error(got[2], 0)
     elseif core.is_folder(entry.path) then
-      tell(("%s; %s"):format(got[2].message, entries[i + 1] and "the one before is taken"
-        or "there is none before it"))
+      core.host.log("warn", ("%s; %s"):format(got[2].message, entries[i + 1]
+        and "the one before is taken" or "there is none before it"))
     else
       gone = true
     end
