@@ -31,6 +31,7 @@ local pruning = require("popart.pruning")
 local options = require("popart.options")
 local randomness = require("popart.session.randomness")
 local reporting = require("popart.session.reporting")
+local resuming = require("popart.session.resuming")
 local settings = require("popart.session_settings")
 local signatures = require("lupine.base.signatures")
 local stepio = require("popart.stepio")
@@ -285,7 +286,8 @@ function Session:run(...)
   s.has_run = true
 end
 
-for _, part in ipairs({ executables, loading, randomness, reporting, streams, weights }) do
+for _, part in ipairs({ executables, loading, randomness, reporting, resuming, streams,
+  weights }) do
   for name, method in pairs(part.methods) do
     Session[name] = method
   end
