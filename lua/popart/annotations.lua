@@ -262,6 +262,8 @@ local IDLE = {
   [NAMES.excludePatterns] = { "Builder:excludePatterns", "the passes over the graph are fixed" },
   [NAMES.inplaceNames] = { "Builder:setInplacePreferences",
     "memory is shared wherever it can be" },
+  [NAMES.outputLocation] = { "Builder:outputTensorLocation",
+    "activations of the simulated system are where SessionOptions has them all" },
   [NAMES.outline] = { "Builder:outlineAttributes",
     "repeated parts of the graph are found without settings" },
 }

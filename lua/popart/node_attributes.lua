@@ -9,6 +9,7 @@
 --- Source: PopART Python API, Builder; PopART, names.hpp.
 local Builder = require("popart.builder.own").Builder
 local NAMES = require("lupine.onnx.annotation_names")
+local TensorLocation = require("popart.tensor_location").TensorLocation
 local check = require("lupine.base.check")
 local dataflow = require("popart.dataflow")
 local enums = require("popart.enums")
@@ -329,6 +330,29 @@ function methods:commGroup(kind, size, fn)
   local group = variable_settings.CommGroup(kind, size)
   return open(self, "commGroup", NAMES.commGroup, { group.type.value, group.replicaGroupSize },
     "ints", fn)
+end
+
+-- PopART's numbers of a location, in its order.
+local function serialized(value)
+  local l = check.instance(value == nil and TensorLocation() or value,
+    "outputTensorLocation: value", TensorLocation, { shown = "popart.TensorLocation" })
+  return { l.storage.value, l.loadTileSet.value, l.storageTileSet.value,
+    l.replicatedTensorSharding.value, l.shardingDomain.type.value,
+    l.shardingDomain.replicaGroupSize }
+end
+
+--- Where results lie while nothing computes with them, of nodes or of all that are added in
+--- a scope; without effect here, as the report says.
+---@param first any ids, or a popart.TensorLocation of a scope
+---@param second any the TensorLocation, or a function that runs in the scope
+function methods:outputTensorLocation(first, second)
+  if type(first) == "string" or type(first) == "table" and not getmetatable(first) then
+    set(node_of(self, first, "outputTensorLocation"), NAMES.outputLocation, serialized(second),
+      "ints")
+    return nil
+  end
+  return open(self, "outputTensorLocation", NAMES.outputLocation, serialized(first), "ints",
+    second)
 end
 
 -- ---- settings of single nodes ----------------------------------------------------------

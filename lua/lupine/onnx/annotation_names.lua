@@ -12,4 +12,5 @@ return {
   serializeMode = "__serialize_matmul_mode", serializeFactor = "__serialize_matmul_factor",
   keepPrecision = "__serialize_matmul_precision", outline = "__outline",
   commGroup = "__collectiveCommGroup",
+  outputLocation = "__output_tensor_location",
 }

@@ -316,3 +316,22 @@ describe("an attribute", function()
     assert.same({ 0, "i" }, { proto.value({ name = "a", type = 2 }) })
   end)
 end)
+
+describe("a model of bytes, as Python's packages have it", function()
+  local onnx = require("lupine.onnx")
+
+  it("is a table, whose tensors come and go", function()
+    local bytes = require("lupine.core").onnx_encode({ ir_version = 8, graph = { name = "g",
+      initializer = { onnx.numpy_helper.from_array(torch.tensor({ { 1.5, 2 } }), "w") } } },
+      "ModelProto")
+    local model = onnx.load_from_string(bytes)
+    local w = model.graph.initializer[1]
+    assert.same({ "w", { 1, 2 }, 1 }, { w.name, w.dims, w.data_type })
+    assert.equal(string.pack("<ff", 1.5, 2), w.raw_data)
+    assert.same({ { 1.5, 2 } }, onnx.numpy_helper.to_array(w):tolist())
+    for _, wrong in ipairs({ { onnx.load_from_string, 5 }, { onnx.numpy_helper.to_array, "w" },
+      { onnx.numpy_helper.from_array, "w" } }) do
+      assert.is_false(pcall(wrong[1], wrong[2]))
+    end
+  end)
+end)

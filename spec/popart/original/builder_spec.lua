@@ -340,3 +340,30 @@ describe("a model as text", function()
     end
   end)
 end)
+
+-- Numbers of TensorLocation::serialize, in its order.
+describe("the location of results", function()
+  it("is an attribute of nodes, or of those of a scope, and is noted", function()
+    local b = popart.Builder()
+    local x = b:addInputTensor(info(2, 3))
+    local off = popart.TensorLocation(popart.TensorStorage.OffChip,
+      popart.ReplicatedTensorSharding.On, popart.CommGroup(popart.CommGroupType.Consecutive, 2))
+    local y = b:outputTensorLocation(off, function()
+      return b.aiOnnx:abs({ x })
+    end)
+    local z = b.aiOnnx:neg({ y })
+    b:outputTensorLocation(z)
+    local o = b.aiOnnx:relu({ z })
+    b:addOutputTensor(o)
+    local nodes = require("lupine.onnx").load_from_string(b:getModelProto()).graph.node
+    for i, want in ipairs({ { 1, 0, 0, 1, 1, 2 }, { 0, 0, 0, 0, 0, 0 } }) do
+      assert.equal("__output_tensor_location", nodes[i].attribute[1].name)
+      assert.same(want, nodes[i].attribute[1].ints)
+    end
+    assert.equal(0, #nodes[3].attribute)
+    local s = helper.inference(b, popart.DataFlow(1, { o }))
+    assert.matches("^Builder:outputTensorLocation: ", s:getReport().no_effect[1])
+    helper.refuses("TypeError", "outputTensorLocation: value: expected popart.TensorLocation",
+      b.outputTensorLocation, b, z, 5)
+  end)
+end)
