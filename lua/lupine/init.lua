@@ -15,8 +15,8 @@ end
 -- What loads when it is first named, for completion and misspelt names.
 local LAZY = {}
 for _, name in ipairs({ "checkpoint", "compile", "control", "csv", "datasets", "devices", "faults",
-  "images", "models", "numpy", "onnx", "profile", "progress", "report", "safetensors", "show",
-  "tokenizers", "transforms" }) do
+  "images", "models", "numpy", "onnx", "plot", "profile", "progress", "report", "safetensors",
+  "show", "tokenizers", "transforms" }) do
   LAZY[name] = "lupine." .. name
 end
 
