@@ -2,6 +2,7 @@
 local compile = require("lupine.compile")
 local helper = require("spec.helper")
 local nn = require("torch.nn")
+local poptorch = require("poptorch")
 local steps = require("spec.support.training_steps")
 local torch = require("torch")
 local F = nn.functional
@@ -118,6 +119,44 @@ describe("a compiled training step", function()
           end)
         end
       end
+    end
+    assert.is_true(steps.apart(t) <= NEAR)
+  end)
+
+  it("takes turns with other programs of the model", function()
+    local Own = nn.Module:extend("Own")
+    function Own:init()
+      self.net = nn.Sequential(nn.Linear(6, 128), nn.Tanh(), nn.Linear(128, 3))
+    end
+    function Own:forward(x, target)
+      local y = self.net(x)
+      return y, target and F.cross_entropy(y, target)
+    end
+    local t = steps.twins(Own, function(params)
+      return torch.optim.SGD(params, { lr = 0.1 })
+    end)
+    local model = t.compiled.model
+    local trainer = poptorch.trainingModel(model, nil, torch.optim.SGD(model:parameters(),
+      { lr = 0.1 }))
+    local seer, inputs = poptorch.inferenceModel(model.net), torch.ones({ 2, 6 })
+    local predict = compile(model.net, { inputs })
+    for i = 1, 6 do
+      local x, target = batch(4)
+      t.eager.step(x, target)
+      if i % 2 == 0 then
+        t.compiled.step(x, target)
+      else
+        if i > 1 then
+          trainer:copyWeightsToDevice()
+        end
+        trainer(x, target)
+      end
+      local want = t.eager.model.net(inputs):detach()
+      if i > 1 then
+        seer:copyWeightsToDevice()
+      end
+      assert.is_true(steps.difference(want, predict(inputs)) <= NEAR)
+      assert.is_true(steps.difference(want, seer(inputs)) <= NEAR)
     end
     assert.is_true(steps.apart(t) <= NEAR)
   end)
