@@ -14,6 +14,7 @@ local hooks = require("torch.nn.hooks")
 local logging = require("poptorch.logging")
 local own = require("poptorch.executor.own")
 local reports = require("poptorch.reports")
+local returned = require("lupine.session.returned")
 local rules = require("poptorch.options.rules")
 local session = require("lupine.session")
 local simulation = require("poptorch.simulation")
@@ -208,23 +209,16 @@ end
 
 -- ---- running ---------------------------------------------------------------------
 
--- Results of calls: a training model has done the backward pass already.
-local returned = setmetatable({}, { __mode = "k" })
-
-local backward = core.methods.backward
-function core.methods.backward(self, ...)
-  errors.check(not returned[self], "Error", "backward() on a result of a poptorch model: a model "
-    .. "wrapped by trainingModel runs the backward pass and the weight update itself when it is "
-    .. "called; take the backward() and optimizer:step() calls out")
-  return backward(self, ...)
-end
+local NO_BACKWARD = { class = "Error", message = "backward() on a result of a poptorch model: a "
+  .. "model wrapped by trainingModel runs the backward pass and the weight update itself when it "
+  .. "is called; take the backward() and optimizer:step() calls out" }
 
 local function rebuild(s, results)
   local at = 0
   local function next_output()
     at = at + 1
     local t = narrow(results[at])
-    returned[t] = true
+    returned.mark(t, NO_BACKWARD)
     return t
   end
   local out = {}

@@ -102,6 +102,44 @@ describe("a compiled training step", function()
     assert.is_false(loss.requires_grad)
     assert.is_nil(x.grad)
     assert.is_nil(model[1].weight.grad)
+    helper.raises("RuntimeError", "take the backward%(%) and optimizer:step%(%) calls out",
+      function() loss:backward() end)
+  end)
+
+  it("shares modules with another one, as two that play against each other", function()
+    local function made(compiled)
+      torch.manual_seed(3)
+      local maker, judge = nn.Linear(4, 6), nn.Linear(6, 1)
+      local both = nn.Sequential(maker, judge)
+      local function of(model, params)
+        local optimizer = torch.optim.Adam(params, { lr = 0.01 })
+        local sign = model == both and -1 or 1
+        local function loss(out)
+          return out:tanh():mean() * sign
+        end
+        if compiled then
+          return compile(model, { optimizer = optimizer, loss = loss })
+        end
+        return function(x)
+          both:zero_grad()
+          loss(model(x)):backward()
+          optimizer:step()
+        end
+      end
+      return both, of(both, maker:parameters()), of(judge, judge:parameters())
+    end
+    local a, make, judge = made(false)
+    local b, compiled_make, compiled_judge = made(true)
+    for _ = 1, 4 do
+      local noise, real = torch.randn({ 5, 4 }), torch.randn({ 5, 6 })
+      make(noise)
+      compiled_make(noise)
+      judge(real)
+      compiled_judge(real)
+    end
+    for name, p in a:named_parameters() do
+      helper.near(b:state_dict()[name], p:tolist(), 1e-6)
+    end
   end)
 
   it("takes turns with eager code at any time", function()

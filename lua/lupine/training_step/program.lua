@@ -7,6 +7,7 @@ local class = require("lupine.base.class")
 local core = require("lupine.core")
 local memory = require("lupine.session.memory")
 local optimizer = require("lupine.training_step.optimizer")
+local returned = require("lupine.session.returned")
 local session = require("lupine.session")
 local tracing = require("lupine.training_step.tracing")
 local training = require("lupine.session.training")
@@ -193,6 +194,10 @@ local function copy_back(self, tensors, got)
   end
 end
 
+local NO_BACKWARD = { class = "RuntimeError", message = "backward() on a result of a compiled "
+  .. "training step: a call of the step is the backward pass and the update, too; take the "
+  .. "backward() and optimizer:step() calls out" }
+
 --- Runs it once; what the model returned, as a packed list.
 ---@param tensors {tensor: torch.Tensor, path: string}[] the inputs
 ---@return {n: integer}
@@ -215,6 +220,7 @@ function Program:run(tensors)
   copy_back(self, tensors, got)
   local function next_output()
     at = at + 1
+    returned.mark(got[self.outputs[at]], NO_BACKWARD)
     return got[self.outputs[at]]
   end
   local out = { n = self.results.n }
