@@ -38,7 +38,7 @@ local function tracer_of(trace, roots, frozen)
   local names, name_of = forward.names_of(trace, true), {}
   for _, root in ipairs(roots) do
     for name, module in root.module:named_modules() do
-      name_of[module] = (root.prefix .. name):gsub("%.", "/")
+      name_of[module] = (root.prefix .. name):gsub("%.$", ""):gsub("%.", "/")
     end
   end
   return {
