@@ -55,6 +55,7 @@ local TrainingStep = class.new("TrainingStep")
 local OPTIONS = { "optimizer", "loss", "accumulation", "clip_grad_norm", "grads", "cache_size",
   "fuse", "blocked", "threads" }
 local CACHE_SIZE = 8
+local MANY = 4 -- times cache_size: programs after which a warning is due
 
 local function check_names(opts)
   local known = tables.set(OPTIONS)
@@ -177,6 +178,11 @@ local function compile(self, call, key, why)
   self._programs[key], self._size = p, self._size + 1
   self._misses = self._misses + 1
   log("info", "compiled %s in %.2f s: %s", call.kind, p.seconds, why)
+  if self._misses == MANY * self._most then
+    log("warn", "%d programs were compiled for one step, the last one because: %s. Pass numbers "
+      .. "that change as tensors, pad batches to a few shapes, or raise cache_size (%d)",
+      self._misses, why, self._most)
+  end
   return p
 end
 
