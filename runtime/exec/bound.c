@@ -13,6 +13,11 @@ static LpBound *find(const LpExec *x, size_t var)
     return NULL;
 }
 
+bool lp_exec_is_bound(const LpExec *x, size_t var)
+{
+    return find(x, var) != NULL;
+}
+
 static LpStatus fits(const LpExec *x, size_t var, const LpTensor *t, LpErr *e)
 {
     LP_TRY(lp_sync_fits(x, var, t, e));

@@ -149,6 +149,7 @@ LpStatus lp_exec_find_meetings(LpExec *x, size_t *bytes, LpErr *e);
 
 LpStatus lp_exec_set_up(LpExec *x, LpErr *e);
 void lp_exec_tear_down(LpExec *x);
+bool lp_exec_is_bound(const LpExec *x, size_t var);
 /* Around a run: where bound variables lie now; what was written counts. */
 LpStatus lp_bound_enter(LpExec *x, LpErr *e);
 void lp_bound_leave(LpExec *x);

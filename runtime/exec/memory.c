@@ -358,6 +358,9 @@ LpStatus lp_exec_write(LpExec *x, size_t var, const LpTensor *t, LpErr *e)
 {
     LpBacking *h = &x->backing[var];
     LP_TRY(check_held(x, var, e));
+    LP_FAIL_IF(lp_exec_is_bound(x, var), e, LP_E_RUNTIME,
+               "'%s' is bound to a tensor: write that",
+               x->p->step->var[var].name);
     LP_TRY(lp_tensor_touch(t, false, e));
     if (h->st == t->st)
         return LP_OK; /* it is the same memory */
