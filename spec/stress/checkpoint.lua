@@ -8,8 +8,9 @@ local crashes = require("spec.support.crashes")
 local kills, processes = math.tointeger(arg[1] or 1000), math.tointeger(arg[2] or 8)
 local faults = 0
 
-local function told(what, wrong, count)
-  print(("%s: %s, %d wrong"):format(what, tostring(count), #wrong))
+local function told(what, wrong, count, of)
+  print(("%s: %s%s, %d wrong"):format(what, count, of and " of " .. of .. " noticed" or "", #wrong))
+  io.flush()
   for _, text in ipairs(wrong) do
     print("  " .. text)
   end

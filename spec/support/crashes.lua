@@ -121,7 +121,7 @@ local function left_over(root)
 end
 
 --- Kills a save of `root` (a copy of it) at a system call, or lets the call fail with
---- `failure`. Returns what is wrong afterwards, and whether it was struck.
+--- `failure`. Returns what is wrong afterwards, and whether the save noticed.
 function M.strike(root, call, failure, before)
   local path = copy_of(root)
   local how = failure and "error=" .. failure or "signal=KILL"
@@ -140,24 +140,29 @@ end
 -- Calls that give no such errors.
 local CANNOT = { brk = true, getpid = true, gettid = true }
 
---- Strikes every `stride`-th system call of a save, the first one being number `first`.
---- Returns what is wrong, a list, and how many were struck.
-function M.strike_all(stride, first, failure)
+--- Strikes every `stride`-th system call of a save, the first one being number `first`, of
+--- those that `only` has, if it is given. Returns what is wrong, a list, how many saves
+--- noticed, and how many calls were struck.
+function M.strike_all(stride, first, failure, only)
   local root = os.tmpname()
   os.remove(root)
   M.fill(root, 3, 2)
   local copy = copy_of(root)
-  local wrong, struck = {}, 0
-  local calls = M.calls(copy)
-  for i = first, #calls, stride do
-    if not (failure and CANNOT[calls[i][1]]) then
-      local fault, was_struck = M.strike(root, calls[i], failure, 3)
-      wrong[#wrong + 1] = fault
-      struck = struck + (was_struck and 1 or 0)
+  local wrong, noticed, struck = {}, 0, 0
+  local calls = {}
+  for _, call in ipairs(M.calls(copy)) do
+    local name = call[1]
+    if not (failure and CANNOT[name]) and (not only or only[name]) then
+      calls[#calls + 1] = call
     end
   end
+  for i = first, #calls, stride do
+    local fault, was_noticed = M.strike(root, calls[i], failure, 3)
+    wrong[#wrong + 1] = fault
+    noticed, struck = noticed + (was_noticed and 1 or 0), struck + 1
+  end
   program.shell(("rm -rf %s %s"):format(root, copy))
-  return wrong, struck
+  return wrong, noticed, struck
 end
 
 --- Kills a training that saves all the time `count` times, at times drawn from `draw(0, 1)`.

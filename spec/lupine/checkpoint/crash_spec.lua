@@ -19,21 +19,34 @@ teardown(function()
 end)
 
 describe("a save", function()
-  local seed = os.time()
-  math.randomseed(seed)
-  local first = math.random(25)
+  math.randomseed(os.time())
+  local first = math.random(29)
 
-  for _, failure in ipairs({ false, "ENOSPC", "EIO" }) do
-    local what = failure and "fails with " .. failure or "is killed"
-    it(("that %s at a system call leaves a whole checkpoint"):format(what), function()
-      if not has_strace then
-        return pending("strace cannot be run here")
-      end
-      local wrong, struck = crashes.strike_all(25, first, failure or nil)
-      assert.same({}, wrong)
-      assert.is_true(struck >= 1)
-    end)
+  local function strike(stride, failure, only)
+    if not has_strace then
+      pending("strace cannot be run here")
+    end
+    local wrong, noticed, struck = crashes.strike_all(stride, (first - 1) % stride + 1, failure,
+      only)
+    assert.same({}, wrong)
+    assert.is_true(struck > 0)
+    return noticed, struck
   end
+
+  it("that is killed at a system call leaves a whole checkpoint", function()
+    local noticed, struck = strike(29)
+    assert.equal(struck, noticed)
+  end)
+
+  it("one of whose system calls fails leaves a whole checkpoint", function()
+    strike(37, "EIO")
+    strike(37, "ENOSPC")
+  end)
+
+  it("that cannot write or rename says so", function()
+    local noticed, struck = strike(3, "ENOSPC", { write = true, rename = true })
+    assert.equal(struck, noticed)
+  end)
 
   it("that is killed at a random time leaves a whole checkpoint", function()
     assert.same({}, (crashes.kill_at_random(8, math.random)))

@@ -101,8 +101,11 @@ describe("a Manager", function()
 
   local function warned(fn)
     local path = root .. ".log"
+    local level = core.host.log_level()
+    core.host.log_level("warn")
     core.host.log_copy(path)
     fn()
+    core.host.log_level(level)
     core.host.log_copy()
     local text = files.read(path)
     os.remove(path)
