@@ -202,7 +202,8 @@ function M.together(count, steps)
     local fine = out:find("code 0\n", 1, true) and not out:find("%[lupine:warn%]")
     wrong[#wrong + 1] = not fine and out:gsub("saved %d+\n", "") or nil
   end
-  local entries = checkpoint.Manager(root, { keep = 3 }):list()
+  M.save("", root, 1, 3) -- alone: of several each keeps what it has just saved
+  local entries = checkpoint.Manager(root):list()
   wrong[#wrong + 1] = #entries ~= 3 and ("%d checkpoints are left"):format(#entries) or nil
   wrong[#wrong + 1] = M.wrong(root, steps)
   program.shell("rm -rf " .. root)
