@@ -103,7 +103,8 @@ local function later(a, b)
   return false
 end
 
--- Its entry; nil, aloud, for one that cannot be used.
+-- Its entry; nil, aloud, for one that cannot be used, and whether another process has
+-- just removed it.
 local function entry_of(root, name)
   local path = root .. "/" .. name
   local ok, info = pcall(folder.info, path)
@@ -111,22 +112,32 @@ local function entry_of(root, name)
     return as_entry(path, name, info)
   elseif not is_refusal(info) then
     error(info, 0)
-  elseif core.is_folder(path) then -- else another process has just removed it
-    warn("%s", info.message)
+  elseif not core.is_folder(path) then
+    return nil, true
   end
-  return nil
+  warn("%s", info.message)
+  return nil, false
+end
+
+-- The entries, the latest first, and whether one went meanwhile.
+local function entries_of(root)
+  local out, gone = {}, false
+  for _, name in ipairs(core.is_folder(root) and core.list_folder(root) or {}) do
+    if number_of(name) then
+      local entry, went = entry_of(root, name)
+      out[#out + 1] = entry
+      gone = gone or went
+    end
+  end
+  table.sort(out, later)
+  return out, gone
 end
 
 --- The checkpoints that are there, the latest first. Their manifests are read; one
 --- without is left out, with a warning (once).
 ---@return lupine.checkpoint.Entry[]
 function Manager:list()
-  local out = {}
-  for _, name in ipairs(core.is_folder(self.root) and core.list_folder(self.root) or {}) do
-    out[#out + 1] = number_of(name) and entry_of(self.root, name) or nil
-  end
-  table.sort(out, later)
-  return out
+  return (entries_of(self.root))
 end
 
 --- The latest checkpoint.
@@ -237,8 +248,8 @@ end
 
 -- {states, info, are_objects, entry =} of the latest one that is whole; else nil, and
 -- whether one went meanwhile: another process removes old ones.
-local function read_latest(entries)
-  local gone = false
+local function read_latest(root)
+  local entries, gone = entries_of(root)
   for i, entry in ipairs(entries) do
     local got = table.pack(pcall(folder.read, entry.path))
     if got[1] then
@@ -278,7 +289,7 @@ function Manager:restore_latest(what)
   local found, gone
   local attempts = 0
   repeat
-    found, gone = read_latest(self:list())
+    found, gone = read_latest(self.root)
     attempts = attempts + 1
   until found or not gone or attempts == ATTEMPTS
   errors.check(found or not has_any(self.root), "ValueError",
