@@ -101,7 +101,8 @@ describe("listing", function()
     end
     assert.matches("target%.deterministicWorkers': random numbers", noted())
     helper.refuses("popart_exception",
-      "target%.deterministicWorkers': expected 'portable', true or false", noted, { ["target.deterministicWorkers"] = "some" })
+      "target%.deterministicWorkers': expected 'portable', true or false", noted,
+      { ["target.deterministicWorkers"] = "some" })
   end)
 
   it("P5: a CPU device and a session of a file", function()

@@ -49,25 +49,36 @@ local function next_token(sought, text, at)
   end
 end
 
-local function matches(pattern, text)
-  return unicode.regex(pattern):find_all(text)
+-- The character that ends before a place, or begins at it; "" at the text's ends.
+local function char_before(text, at)
+  return at > 1 and text:sub(utf8.offset(text, -1, at), at - 1) or ""
+end
+
+local function char_at(text, at)
+  return at <= #text and text:sub(at, utf8.offset(text, 2, at) - 1) or ""
+end
+
+local function is(pattern, char)
+  return char ~= "" and #unicode.regex(pattern):find_all(char) > 0
 end
 
 -- A word of its own: no letters before and behind it.
 local function stands_alone(text, first, last)
-  return #matches(unicode.WORD_AT_END, text:sub(1, first - 1)) == 0
-    and #matches(unicode.WORD_AT_START, text:sub(last + 1)) == 0
+  return not is(unicode.WORD, char_before(text, first))
+    and not is(unicode.WORD, char_at(text, last + 1))
 end
 
 -- The token's place with the blanks that it takes along, none before `from`.
 local function widened(token, text, first, last, from)
-  if token.lstrip then
-    local m = matches(unicode.SPACE .. "+\\z", text:sub(1, first - 1))
-    first = m[1] and math.max(m[1], from) or first
+  local char = token.lstrip and char_before(text, first) or ""
+  while first > from and is(unicode.SPACE, char) do
+    first = first - #char
+    char = char_before(text, first)
   end
-  if token.rstrip then
-    local m = matches("\\A" .. unicode.SPACE .. "+", text:sub(last + 1))
-    last = last + (m[2] or 0)
+  char = token.rstrip and char_at(text, last + 1) or ""
+  while is(unicode.SPACE, char) do
+    last = last + #char
+    char = char_at(text, last + 1)
   end
   return first, last
 end
@@ -110,8 +121,12 @@ function Added:split(text, normalize, put)
     if token then
       return put(token)
     end
-    cut(self.normal, normalize and normalize(part) or part, function(inner, rest, beginning)
-      put(inner, rest, start and beginning)
+    local moved
+    if normalize then
+      part, moved = normalize(part)
+    end
+    cut(self.normal, part, function(inner, rest, beginning)
+      put(inner, rest, start and beginning and not moved)
     end)
   end)
 end
@@ -126,7 +141,7 @@ local function read_token(d, where, normalize)
     token[flag] = field(d, flag, "boolean", where, false)
   end
   token.normalized = field(d, "normalized", "boolean", where, not token.special)
-  token.sought = token.normalized and normalize and normalize(token.content) or token.content
+  token.sought = token.normalized and normalize and (normalize(token.content)) or token.content
   return token
 end
 

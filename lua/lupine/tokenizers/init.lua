@@ -34,6 +34,20 @@ local M = {}
 local Encoding = class.new("Encoding")
 M.Encoding = Encoding
 
+-- The texts of the ids are looked up when they are asked for.
+function Encoding.__index(self, key)
+  if key ~= "tokens" then
+    return Encoding[key]
+  end
+  local tokens, tokenizer = {}, rawget(self, "_tokenizer")
+  local padding = tokenizer.padding
+  for i, id in ipairs(self.ids) do
+    tokens[i] = tokenizer:id_to_token(id) or padding and id == padding.id and padding.token or ""
+  end
+  rawset(self, "tokens", tokens)
+  return tokens
+end
+
 function Encoding.__len(self)
   return #self.ids
 end
@@ -204,7 +218,7 @@ local function fill(self, out, n)
   end
 end
 
--- Pads encodings alike, and adds the texts of their tokens.
+-- Pads encodings alike.
 local function finish(self, list)
   local longest = 0
   for _, out in ipairs(list) do
@@ -214,11 +228,7 @@ local function finish(self, list)
     if self.padding then
       fill(self, out, lengths.padded(self.padding, longest))
     end
-    out.tokens = {}
-    for i, id in ipairs(out.ids) do
-      out.tokens[i] = self:id_to_token(id)
-        or self.padding and id == self.padding.id and self.padding.token or ""
-    end
+    out._tokenizer = self
   end
   return list
 end

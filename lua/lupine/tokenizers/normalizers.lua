@@ -1,5 +1,6 @@
 --- What is done to a text before it is cut: functions from text to text by the names of
---- tokenizer.json.
+--- tokenizer.json. The second result says whether the beginning of the text went ("blank": a
+--- blank did): what is left is then no beginning for Metaspace.
 local core = require("lupine.core")
 local reading = require("lupine.tokenizers.reading")
 local unicode = require("lupine.tokenizers.unicode")
@@ -33,7 +34,8 @@ local BERT = {
   clean_text = function()
     local control, space = unicode.regex(unicode.CONTROL), unicode.regex(unicode.SPACE)
     return function(text)
-      return replace(replace(text, control, ""), space, " ")
+      local cleaned, moved = replace(text, control, "")
+      return (replace(cleaned, space, " ")), moved
     end
   end,
   handle_chinese_chars = function()
@@ -63,11 +65,18 @@ local BERT = {
 
 -- One function after another.
 local function chain(steps)
+  local space = unicode.regex("\\A" .. unicode.SPACE)
   return function(text)
+    local moved, given = false, text
     for _, step in ipairs(steps) do
-      text = step(text)
+      local left, now = step(text)
+      text, moved = left, moved or now
     end
-    return text
+    -- a blank that was no blank before has left the rest of its character
+    if moved == "blank" and #space:find_all(given:match(utf8.charpattern)) == 0 then
+      moved = false
+    end
+    return text, moved
   end
 end
 
@@ -80,7 +89,13 @@ function M.BertNormalizer(d, where)
   for _, name in ipairs({ "clean_text", "handle_chinese_chars", "strip_accents", "lowercase" }) do
     steps[#steps + 1] = on[name] and BERT[name]() or nil
   end
-  return chain(steps)
+  local all = chain(steps)
+  return function(text)
+    if not text:find("[\0-\31\127-\255]") then -- English, mostly
+      return lower and text:lower() or text, false
+    end
+    return all(text)
+  end
 end
 
 function M.Replace(d, where)
@@ -104,8 +119,12 @@ function M.Strip(d, where)
   local first = unicode.regex("\\A" .. unicode.SPACE .. "+")
   local last = unicode.regex(unicode.SPACE .. "+\\z")
   return function(text)
-    text = left and replace(text, first, "") or text
-    return right and replace(text, last, "") or text
+    local moved = false
+    if left then
+      text, moved = replace(text, first, "")
+      moved = moved and "blank"
+    end
+    return right and (replace(text, last, "")) or text, moved
   end
 end
 
@@ -121,7 +140,7 @@ end
 return {
   --- The function of a description; nil without one.
   ---@param d any
-  ---@return (fun(text: string): string)?
+  ---@return (fun(text: string): string, boolean?)?
   make = function(d)
     return reading.part(M, d, "normalizer")
   end,

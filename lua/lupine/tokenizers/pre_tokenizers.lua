@@ -6,6 +6,9 @@ local unicode = require("lupine.tokenizers.unicode")
 local field, split = reading.field, unicode.split
 local M = {}
 
+-- Of a function that changes pieces without cutting them: how it does so to a whole list.
+local changes = setmetatable({}, { __mode = "k" })
+
 local GPT2 = [['s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+]]
 
 local function splitter(regex, behavior, invert)
@@ -40,12 +43,14 @@ function M.ByteLevel(d, where)
   local regex = field(d, "use_regex", "boolean", where, true)
     and unicode.pattern({ Regex = GPT2 }, where)
   local map = byte_characters()
-  return function(text)
+  local function cut(text)
     if prefix and text:sub(1, 1) ~= " " then
       text = " " .. text
     end
     return map(regex and regex:pieces(text) or { text })
   end
+  changes[cut] = not prefix and not regex and map or nil
+  return cut
 end
 
 function M.BertPreTokenizer()
@@ -112,6 +117,21 @@ function M.Metaspace(d, where)
   end
 end
 
+local function cut_all(step, pieces, text, first)
+  if changes[step] then
+    return changes[step](pieces)
+  end
+  local out, n = {}, 0
+  local at_start = first and pieces[1] and text:sub(1, #pieces[1]) == pieces[1]
+  for i, piece in ipairs(pieces) do
+    for _, part in ipairs(step(piece, at_start and i == 1)) do
+      n = n + 1
+      out[n] = part
+    end
+  end
+  return out
+end
+
 -- Each in turn cuts what the one before it left.
 local parts = reading.sequence(M, "pretokenizers")
 function M.Sequence(d, where, depth)
@@ -119,15 +139,7 @@ function M.Sequence(d, where, depth)
   return function(text, first)
     local pieces = { text }
     for _, step in ipairs(steps) do
-      local out, n = {}, 0
-      local at_start = first and pieces[1] and text:sub(1, #pieces[1]) == pieces[1]
-      for i, piece in ipairs(pieces) do
-        for _, part in ipairs(step(piece, at_start and i == 1)) do
-          n = n + 1
-          out[n] = part
-        end
-      end
-      pieces = out
+      pieces = cut_all(step, pieces, text, first)
     end
     return pieces
   end

@@ -1,8 +1,8 @@
 --- Unicode for tokenizers: classes of characters, patterns in Oniguruma's notation, and the
 --- ways to split a text at matches.
 ---
---- The original knows punctuation, controls and marks of Unicode 8 and normal forms of Unicode
---- 12: NEWER has what the libraries here know more, which stays as it is.
+--- The original knows punctuation, controls and marks of Unicode 8 and normal forms of older
+--- ones, too: NEWER has what the libraries here know more, which stays as it is.
 local core = require("lupine.core")
 local reading = require("lupine.tokenizers.reading")
 
@@ -15,10 +15,15 @@ local LETTERS = [[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}]]
 local WORD = LETTERS .. [[\x{b2}\x{b3}\x{b9}\x{bc}-\x{be}]] -- Oniguruma's
 local RUST_WORD = LETTERS .. [[\x{200c}\x{200d}]]
 
+-- Marks that are put in order.
+local ORDERED = [[7fd 898-89f 8ca-8d3 9fe c3c d3b-d3c eba 1715 1abf-1ace 1df6-1dfa a82c 10d24-10d27
+  10eab-10eac 10f46-10f50 10f82-10f85 11070 1133b 1145e 11839-1183a 1193d-1193e 11943 119e0 11a34
+  11a47 11a99 11d42 11d44-11d45 11d97 16ff0-16ff1 1e130-1e136 1e2ae 1e2ec-1e2ef]]
 local NEWER = {
-  decomposed = "11938",
+  normal = ORDERED,
+  decomposed = "11938 " .. ORDERED,
   compatible = [[32ff a7f2-a7f4 ab69 10781-10785 10787-107b0 107b2-107ba 11938 1e030-1e06d 1f16c
-    1fbf0-1fbf9]],
+    1fbf0-1fbf9 ]] .. ORDERED,
   punctuation = [[61d 9fd a76 c77 c84 1b7d-1b7e 2e43-2e4f 2e52-2e5d 10ead 10f55-10f59
     10f86-10f89 1144b-1144f 1145a-1145b 1145d 11660-1166c 116b9 1183b 11944-11946 119e2
     11a3f-11a46 11a9a-11a9c 11a9e-11aa2 11c41-11c45 11c70-11c71 11ef7-11ef8 11fff 12ff1-12ff2
@@ -61,10 +66,9 @@ M.NONSPACING = older([[\p{Mn}\x{1734}]], NEWER.nonspacing)
 M.MARK = older([[\p{M}\x{1cf2}\x{1cf3}]], NEWER.mark)
 M.CHINESE = [[[\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{2a6df}]]
   .. [[\x{2a700}-\x{2b81f}\x{2b920}-\x{2ceaf}\x{2f800}-\x{2fa1f}]] .. "]"
---- Runs of word characters, and of others that are no blanks.
+--- Runs of word characters and of others that are no blanks; one word character.
 M.WORDS = "[" .. RUST_WORD .. "]+|[^" .. RUST_WORD .. SPACE .. "]+"
---- A text that ends, or begins, with a word character.
-M.WORD_AT_END, M.WORD_AT_START = "[" .. RUST_WORD .. "]\\z", "\\A[" .. RUST_WORD .. "]"
+M.WORD = "[" .. RUST_WORD .. "]"
 
 local compiled = setmetatable({}, { __mode = "v" })
 
@@ -77,18 +81,18 @@ function M.regex(pattern)
   return regex
 end
 
-local KEEPS = { NFD = NEWER.decomposed, NFKD = NEWER.compatible, NFKC = NEWER.compatible }
+local KEEPS = { NFC = NEWER.normal, NFD = NEWER.decomposed, NFKD = NEWER.compatible,
+  NFKC = NEWER.compatible }
 
 --- A text in a normal form.
 ---@param text string
 ---@param form "NFC"|"NFD"|"NFKC"|"NFKD"
 ---@return string
 function M.normal(text, form)
-  local keeps = KEEPS[form] and M.regex(class_of(KEEPS[form]))
-  if not keeps or not text:find("[\xE3\xEA\xF0]") then -- none of them begins otherwise
+  if not text:find("[\xDF-\xF0]") then -- none of them begins otherwise
     return core.text_map(text, form)
   end
-  local out, from, found = {}, 1, keeps:find_all(text)
+  local out, from, found = {}, 1, M.regex(class_of(KEEPS[form])):find_all(text)
   for i = 1, #found, 2 do
     out[#out + 1] = core.text_map(text:sub(from, found[i] - 1), form)
     out[#out + 1] = text:sub(found[i], found[i + 1])
@@ -244,15 +248,17 @@ function M.split(text, regex, behavior, invert)
   return out
 end
 
---- The text with every match replaced.
+--- The text with every match replaced, and whether its first character went without another
+--- in its place.
 ---@param text string
 ---@param regex table?
 ---@param by string
 ---@return string
+---@return boolean
 function M.replace(text, regex, by)
   local found = regex and regex:find_all(text) or {}
   if #found == 0 then
-    return text
+    return text, false
   end
   local out, from = {}, 1
   for i = 1, #found, 2 do
@@ -261,7 +267,7 @@ function M.replace(text, regex, by)
     from = found[i + 1] + 1
   end
   out[#out + 1] = text:sub(from)
-  return table.concat(out)
+  return table.concat(out), found[1] == 1 and by == ""
 end
 
 -- ---- bytes as characters -------------------------------------------------------------
