@@ -112,7 +112,8 @@ CLANG = clang
 CLANG_FLAGS = -std=c11 -D_GNU_SOURCE -O1 -g -fPIC -I. $(LUA_CFLAGS) \
   -fsanitize=address -fsanitize=fuzzer-no-link
 FUZZ_COVER := $(filter src/base/buf.c src/base/mem.c src/io/% src/ir/% \
-  src/tensor/% src/ops/custom/% runtime/exec/devices.c src/bind/host/json.c,$(CORE_SRC))
+  src/tensor/% src/ops/custom/% runtime/exec/devices.c src/bind/host/json.c \
+  src/bind/host/text.c,$(CORE_SRC))
 FUZZ_COVER_OBJ := $(FUZZ_COVER:%.c=$(OBJ)/libfuzzer/%.o) \
   $(OBJ)/libfuzzer/spec/fuzz/harness/lua.o
 $(OBJ)/libfuzzer/%.o: %.c

@@ -20,6 +20,7 @@ local READERS = {
   "options_json",
   "png",
   "safetensors",
+  "tokenizer",
 }
 
 local MEMORY = 64 * 1024 -- kilobytes

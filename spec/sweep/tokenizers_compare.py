@@ -5,7 +5,7 @@
 needs the package tokenizers, and lupine built (LUPINE, default build/lupine). Trains small
 tokenizers of several kinds, writes N lines (10,000) and their ids, and has
 spec/sweep/tokenizers_compare.lua encode the same lines: ids must be equal, and texts decoded
-from them, too. --keep FOLDER keeps the files.
+from them, too. --keep FOLDER keeps the files. --record FOLDER writes what spec/lupine/tokenizers knows.
 """
 
 import argparse
@@ -42,10 +42,12 @@ def scripts():
     return {k: v for k, v in by_script.items() if len(v) >= 20}
 
 
-def source_lines(rng):
-    folder = os.path.dirname(os.__file__)
+PYTHON = os.path.dirname(os.__file__) + "/*.py"
+
+
+def source_lines(rng, files):
     out = []
-    for path in sorted(glob.glob(folder + "/*.py")) + sorted(glob.glob(folder + "/test/test_unicode*.py")):
+    for path in sorted(glob.glob(files)):
         with open(path, encoding="utf-8", errors="ignore") as f:
             out += [line.rstrip("\n") for line in f if line.strip()]
     rng.shuffle(out)
@@ -93,9 +95,9 @@ def line(rng, kind, by_script, source):
 KINDS = {"source": 30, "script": 25, "any": 12, "emoji": 6, "marks": 8, "space": 7, "special": 8, "long": 3, "empty": 1}
 
 
-def make_lines(n, seed):
+def make_lines(n, seed, files=PYTHON):
     rng = random.Random(seed)
-    by_script, source = scripts(), source_lines(rng)
+    by_script, source = scripts(), source_lines(rng, files)
     kinds = rng.choices(list(KINDS), list(KINDS.values()), k=n)
     return [line(rng, kind, by_script, source) for kind in kinds]
 
@@ -239,17 +241,69 @@ def write_case(t, lines, folder):
                    "size": t.get_vocab_size(), "hash": fnv(i for e in single for i in e.ids + [1 << 40])}, f)
 
 
+# Blocks that are full: first character, number of characters.
+BLOCKS = [(0x20, 95), (0x20, 95), (0x20, 95), (0x41, 26), (0x61, 26), (0x30, 10), (0xA0, 96), (0x100, 128),
+          (0x300, 112), (0x391, 17), (0x3B1, 25), (0x410, 64), (0x5D0, 27), (0x621, 26), (0x64B, 21),
+          (0x905, 53), (0xE01, 58), (0x10A0, 38), (0x1100, 256), (0x1200, 73), (0x1E00, 256), (0x2000, 101),
+          (0x20A0, 31), (0x2100, 140), (0x2190, 256), (0x3041, 86), (0x30A1, 90), (0x4E00, 2000), (0xAC00, 4000),
+          (0xFB00, 7), (0xFF01, 94), (0x1D400, 85), (0x1F300, 256), (0x1F600, 80)]
+
+
+def formula_lines(n):
+    """Lines by a linear congruential generator; spec/lupine/tokenizers makes the same."""
+    x, out = 1, []
+
+    def draw(limit):
+        nonlocal x
+        x = (x * 6364136223846793005 + 1442695040888963407) % 2**64
+        return (x >> 33) % limit
+
+    for _ in range(n):
+        text = ""
+        for _ in range(draw(12)):
+            first, size = BLOCKS[draw(len(BLOCKS))]
+            text += "".join(chr(first + draw(size)) for _ in range(1 + draw(7))) + " " * draw(3)
+        out.append(text)
+    return out
+
+
+def record(folder, size):
+    lines = make_lines(100, 9, "docs/*.md")
+    text = [x.replace("\0", "") for x in make_lines(3000, 10, "docs/*.md")]
+    long = formula_lines(2000)
+    out = {"lines": lines, "kinds": {}}
+    for name, make in MAKERS.items():
+        t = make(text, size)
+        with open(os.path.join(folder, name + ".json"), "w") as f:
+            f.write(json.dumps(json.loads(t.to_str()), ensure_ascii=False, separators=(",", ":")) + "\n")
+        encoded = t.encode_batch(long)
+        pairs = [t.encode(lines[i], lines[i + 1]) for i in (0, 2, 4)]
+        out["kinds"][name] = {
+            "ids": [e.ids for e in t.encode_batch(lines)], "size": t.get_vocab_size(),
+            "texts": [t.decode(t.encode(x).ids) for x in lines[:40]],
+            "pairs": [e.ids for e in pairs], "types": [e.type_ids for e in pairs],
+            "hash": fnv(i for e in encoded for i in e.ids + [1 << 40]),
+            "decoded": fnv(b for e in encoded[:500] for b in t.decode(e.ids).encode() + b"\n")}
+    with open(os.path.join(folder, "facts.json"), "w") as f:
+        json.dump(out, f, ensure_ascii=False, separators=(",", ":"))
+        f.write("\n")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--lines", type=int, default=10000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--size", type=int, default=2000)
     parser.add_argument("--keep")
+    parser.add_argument("--record")
     parser.add_argument("kinds", nargs="*")
     args = parser.parse_args()
     lines = make_lines(args.lines, args.seed)
     # jansson, which reads the file, has no keys with a NUL.
     training = [x.replace("\0", "") for x in make_lines(4000, args.seed + 1)]
+    if args.record:
+        record(args.record, args.size)
+        return 0
     failed = 0
     lupine = os.environ.get("LUPINE", "build/lupine")
     for name in args.kinds or MAKERS:
