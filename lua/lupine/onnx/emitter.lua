@@ -137,6 +137,14 @@ function Emitter:input(n, i, dtype)
   return name
 end
 
+--- Whether a result is read, by nodes that are written or as an output.
+---@param n table
+---@param i integer
+---@return boolean
+function Emitter:reads(n, i)
+  return n.results[i] ~= nil and self.needed[n.results[i].value] == true
+end
+
 --- The name of a value.
 ---@param v integer
 ---@return string
@@ -307,7 +315,7 @@ end
 ---@param outputs integer[] values
 function Emitter:write(outputs)
   local chosen, needed = choose(self, outputs)
-  self.needed = needed
+  self.needed = needed -- values that are read
   for at = 1, #self.graph_nodes do
     if chosen[at] then
       write_node(self, chosen[at], needed)

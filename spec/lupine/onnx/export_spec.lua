@@ -274,6 +274,37 @@ describe("an exported function", function()
     end, { t })
   end)
 
+  it("has determinants, shifts, angles and places of the greatest", function()
+    local F, inf = nn.functional, math.huge
+    assert.same({ Det = 1 }, operators(same("det", function(a)
+      return torch.linalg.det(a)
+    end, { torch.randn({ 2, 3, 3 }) })))
+    local bytes = { dtype = torch.uint8 }
+    assert.same({ BitShift = 2 }, operators(same("shifts", function(a, b)
+      return a << b, a >> b
+    end, { torch.tensor({ 1, 2, 4, 200 }, bytes), torch.tensor({ 1, 1, 2, 1 }, bytes) })))
+    helper.refuses("NotImplementedError", "without a sign", onnx.export, function(a)
+      return a << 1
+    end, { torch.tensor({ 1 }) })
+    same("atan2", torch.atan2, { torch.randn(20), torch.randn(20) })
+    local ends = onnx.load(onnx.export(torch.atan2, { torch.ones(14), torch.ones(14) }))
+    local ys = { 0.0, 0, -0.0, -0.0, 1, -1, 2, inf, inf, 1, -inf, -1, -1, 0 / 0 }
+    local xs = { 1.0, -1, -1, -0.0, -0.0, 0, inf, inf, -inf, -inf, -inf, -inf, -0.0, 1 }
+    local got = ends(torch.tensor(ys), torch.tensor(xs))
+    for i = 1, #ys - 1 do
+      assert.near(math.atan(ys[i], xs[i]), got[i - 1]:item(), 1e-6)
+    end
+    assert.is_true(got[13]:isnan():item())
+    for _, shape in ipairs({ { 2, 3, 7, 7 }, { 3, 7, 7 } }) do
+      same("max_pool2d", function(a)
+        return F.max_pool2d(a, { kernel_size = 3, stride = 2, padding = 1, return_indices = true })
+      end, { torch.randn(shape) })
+    end
+    same("max_pool1d", function(a)
+      return (select(2, F.max_pool1d(a, 2, { return_indices = true })))
+    end, { torch.randn({ 2, 3, 6 }) })
+  end)
+
   it("has types of numbers", function()
     local i = torch.tensor({ -7, 3, 8 })
     same("integers", function(a)

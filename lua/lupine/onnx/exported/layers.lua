@@ -103,15 +103,37 @@ local function adaptive(e, n, op, along)
   return x
 end
 
-local function poolings(rules)
-  function rules.max_pool(e, n)
-    local a = n.attributes
-    return batched(e, n, #a.kernel_size, function(x)
-      local attributes = windows(a)
-      attributes.dilations = list(a.dilation)
+-- Places of the greatest, which ONNX counts in the whole tensor and torch in each plane.
+local function in_planes(e, n, k, indices)
+  local shape, size = e:type(n, 1).shape, 1
+  for i = #shape - k + 1, #shape do
+    size = size * shape[i]
+  end
+  if #shape == k + 1 then
+    indices = e:emit("Squeeze", { indices, e:constant({ 0 }) })
+  end
+  return e:emit("Mod", { indices, e:constant({ size }) })
+end
+
+local function max_pool(e, n)
+  local a, indices = n.attributes, nil
+  local attributes, k = windows(a), #n.attributes.kernel_size
+  attributes.dilations = list(a.dilation)
+  if not e:reads(n, 2) then
+    return batched(e, n, k, function(x)
       return e:emit("MaxPool", { x }, attributes)
     end)
   end
+  local y = batched(e, n, k, function(x)
+    local greatest
+    greatest, indices = e:emit("MaxPool", { x }, attributes, 2)
+    return greatest
+  end)
+  return y, in_planes(e, n, k, indices)
+end
+
+local function poolings(rules)
+  rules.max_pool = max_pool
   function rules.avg_pool(e, n)
     local a = n.attributes
     if a.divisor_override and a.ceil_mode then

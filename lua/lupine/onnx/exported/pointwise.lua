@@ -218,6 +218,33 @@ local function divided(e, n)
   return e:emit("Div", { a, b })
 end
 
+-- Whether the sign of a value is set, that of -0 too.
+local function negative(e, n, x)
+  local zero = c_of(e, n, 0)
+  return e:emit("Or", { e:emit("Less", { x, zero }),
+    e:emit("Less", { e:emit("Reciprocal", { x }), zero }) })
+end
+
+-- The angle of (x, y): of their quotient, which two zeros or infinities have none of, and half
+-- a turn away on the left.
+local function angle(e, n)
+  local y, x = x_of(e, n, 1), x_of(e, n, 2)
+  local function both(test)
+    return e:emit("And", { test(x), test(y) })
+  end
+  local at = e:emit("Atan", { e:emit("Div", { y, x }) })
+  at = e:emit("Where", { both(function(v)
+    return e:emit("Equal", { v, c_of(e, n, 0) })
+  end), c_of(e, n, 0), at })
+  local signs = e:emit("Mul", { e:emit("Sign", { x }), e:emit("Sign", { y }) })
+  at = e:emit("Where", { both(function(v)
+    return e:emit("IsInf", { v })
+  end), e:emit("Mul", { signs, c_of(e, n, math.pi / 4) }), at })
+  local turned = e:emit("Where", { negative(e, n, y), e:emit("Sub", { at, c_of(e, n, math.pi) }),
+    e:emit("Add", { at, c_of(e, n, math.pi) }) })
+  return e:emit("Where", { negative(e, n, x), turned, at })
+end
+
 local function arithmetic(rules)
   function rules.add(e, n)
     return e:emit(dtype(n) == "bool" and "Or" or "Add", { x_of(e, n, 1), scaled(e, n, 2) })
@@ -240,6 +267,7 @@ local function arithmetic(rules)
   function rules.remainder(e, n)
     return remainder(e, n, x_of(e, n, 1), x_of(e, n, 2))
   end
+  rules.atan2 = angle
   function rules.hypot(e, n)
     local a, b = x_of(e, n, 1), x_of(e, n, 2)
     return e:emit("Sqrt", { e:emit("Add", { e:emit("Mul", { a, a }), e:emit("Mul", { b, b }) }) })
@@ -254,6 +282,18 @@ local function arithmetic(rules)
     local apart = e:emit("Neg", { e:emit("Abs", { e:emit("Sub", { a, b }) }) })
     local more = e:emit("Log", { e:emit("Add", { e:emit("Exp", { apart }), c_of(e, n, 1) }) })
     return e:emit("Add", { e:emit("Max", { a, b }), more })
+  end
+end
+
+-- Shifts of what ONNX has them for: integers without a sign.
+local function shifts(rules)
+  for name, direction in pairs({ bitwise_left_shift = "LEFT", bitwise_right_shift = "RIGHT" }) do
+    rules[name] = function(e, n)
+      if dtype(n) ~= "uint8" then
+        e:fail("ONNX has it for integers without a sign, such as torch.uint8")
+      end
+      return e:emit("BitShift", { x_of(e, n, 1), x_of(e, n, 2) }, { direction = direction })
+    end
   end
 end
 
@@ -349,6 +389,7 @@ return function(rules)
   rounding(rules)
   activations(rules)
   arithmetic(rules)
+  shifts(rules)
   comparison(rules)
   of_three(rules)
 end

@@ -102,6 +102,9 @@ end
 
 return function(rules, matches)
   rules.mm, rules.bmm = product, product
+  function rules.det(e, n)
+    return e:emit("Det", { e:input(n, 1) })
+  end
   function rules.convolution(e, n)
     return convolution(e, n, e:input(n, 1))
   end
