@@ -105,6 +105,14 @@ local function in_tensor(at, x)
   return at + first:reshape({ x:size(0), x:size(1), table.unpack({ 1, 1, 1 }, 1, x:dim() - 2) })
 end
 
+-- The shapes of what MaxPool took, by the names of its indices, of each run.
+local taken = setmetatable({}, { __mode = "k" })
+
+local function take(n, shape)
+  taken[n.scope] = taken[n.scope] or {}
+  taken[n.scope][n.outputs[2]] = shape
+end
+
 local function max_pool(n, x)
   local w, count = windows_on(n, x)
   local name = ("max_pool%dd"):format(w.dims)
@@ -117,26 +125,53 @@ local function max_pool(n, x)
   if not n:wants(2) then
     return y
   end
+  take(n, x.shape)
   at = pads and unpadded(at, w, x, pads) or at
   at = (n.attr.storage_order or 0) ~= 0 and column_major(at, w, x) or at
   return y, in_tensor(at, x)
 end
 
--- Puts values where the maxima were in the tensor that the windows cover; another
--- size that is wanted has more zeros behind it, or less of it.
-local function max_unpool(n, x, at)
-  local w = windows.of(n, x)
-  local shape, wanted, pads = { x:size(0), x:size(1) }, n:ints(3), {}
-  n:check(not wanted or #wanted == x:dim(), "output_shape: expected %d sizes, got %d", x:dim(),
-    wanted and #wanted)
+-- The shape that windows of an unpooling cover.
+local function covered(w, x)
+  local shape = { x:size(0), x:size(1) }
   for i = 1, w.dims do
     shape[i + 2] = (x:size(i + 1) - 1) * w.strides[i] + w.kernel[i] - w.pads[i]
       - w.pads[w.dims + i]
-    pads[i], pads[w.dims + i] = 0, wanted and wanted[i + 2] - shape[i + 2] or 0
   end
-  local y = torch.zeros(shape, { dtype = x.dtype }):reshape({ -1 })
-    :scatter(0, at:reshape({ -1 }), x:reshape({ -1 })):reshape(shape)
-  return wanted and F.pad(y, windows.reversed(w.dims, pads)) or y
+  return shape
+end
+
+-- The shape of the tensor in which indices count: of what the MaxPool that gave them took.
+-- Of others ONNX's text says nothing, its test counts in what the windows cover, although
+-- another shape is wanted; less than they cover is where a window of MaxPool hung over.
+local function counted(n, shape, wanted)
+  local known = (taken[n.scope] or {})[n.plan.inputs[2]]
+  if known then
+    return { table.unpack(known) }
+  end
+  for i, size in ipairs(wanted) do
+    if size < shape[i] then
+      return wanted
+    end
+  end
+  return shape
+end
+
+-- Puts values where the maxima were; another size that is wanted has more zeros behind it,
+-- or less of it.
+local function max_unpool(n, x, at)
+  local w, wanted, pads = windows.of(n, x), n:ints(3), {}
+  n:check(not wanted or #wanted == x:dim(), "output_shape: expected %d sizes, got %d", x:dim(),
+    wanted and #wanted)
+  local shape = covered(w, x)
+  wanted = wanted or shape
+  local from = counted(n, shape, wanted)
+  for i = 1, w.dims do
+    pads[i], pads[w.dims + i] = 0, wanted[i + 2] - from[i + 2]
+  end
+  local y = torch.zeros(from, { dtype = x.dtype }):reshape({ -1 })
+    :scatter(0, at:reshape({ -1 }), x:reshape({ -1 })):reshape(from)
+  return F.pad(y, windows.reversed(w.dims, pads))
 end
 
 -- ---- regions -----------------------------------------------------------------------

@@ -113,6 +113,35 @@ describe("ONNX", function()
     assert.same(kept:ne(0):mul(flat):tolist(), kept:tolist())
   end)
 
+  -- torch's pooling has the same places, counted in each plane
+  it("MaxUnpool counts in what MaxPool took, whatever shape is wanted", function()
+    local onnx, proto = require("lupine.onnx"), require("lupine.onnx.proto")
+    local function both(ceil, wanted)
+      local windows = { proto.attribute("kernel_shape", { 2, 2 }),
+        proto.attribute("strides", { 2, 2 }) }
+      return onnx.load({ ir_version = 8, opset_import = { { domain = "", version = 11 } },
+        graph = { name = "g", input = { proto.info("x", torch.float32, { 1, 2, 9, 10 }) },
+          output = { proto.info("z") }, initializer = wanted and { onnx.numpy_helper.from_array(
+            torch.tensor(wanted, { dtype = torch.int64 }), "s") } or {},
+          node = { { op_type = "MaxPool", input = { "x" }, output = { "y", "i" }, attribute =
+            { windows[1], windows[2], proto.attribute("ceil_mode", ceil) } },
+            { op_type = "MaxUnpool", input = { "y", "i", wanted and "s" or nil },
+              output = { "z" }, attribute = windows } } } })
+    end
+    local F, x = torch.nn.functional, recorded.wave({ 1, 2, 9, 10 }, 1):float()
+    for ceil = 0, 1 do
+      local y, at = F.max_pool2d(x, { kernel_size = 2, stride = 2, ceil_mode = ceil == 1,
+        return_indices = true })
+      local want = F.max_unpool2d(y, at, 2, 2, 0, { 9, 10 })
+      assert.is_true(torch.equal(want, both(ceil, { 1, 2, 9, 10 })(x)))
+      assert.is_true(torch.equal(F.pad(want, { 0, 1, 0, 0 }), both(ceil, { 1, 2, 9, 11 })(x)))
+      assert.is_true(torch.equal(F.pad(want, { 0, 0, 0, ceil == 1 and 1 or -1 }),
+        both(ceil)(x)))
+      local compiled = require("lupine.compile")(both(ceil, { 1, 2, 9, 10 }), { x })
+      assert.is_true(torch.equal(want, compiled(x)))
+    end
+  end)
+
   it("MaxRoiPool has the maxima of cells", function()
     local x = wave({ 2, 2, 5, 6 }, 1)
     local regions = { { 1, 1, 0, 4, 3 }, { 0, 2, 2, 2, 2 }, { 1, 4.4, 3.6, 9, 9 } }
