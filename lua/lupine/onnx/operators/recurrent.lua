@@ -54,7 +54,9 @@ local function activations(n, usual, count)
         .. "Tanh, Sigmoid, Affine, LeakyRelu, ThresholdedRelu, ScaledTanh, HardSigmoid, Elu, "
         .. "Softsign, Softplus", wanted)
       local alpha, beta = take("alpha", row[2]), take("beta", row[3])
-      local clip = n.attr.clip
+      -- ONNX has all inputs of activations clipped; what runs its models, ONNX Runtime, leaves
+      -- an LSTM's cell as it is before the last of them, so that files have these values
+      local clip = i < 3 and n.attr.clip
       out[d][i] = function(x)
         return row[1](clip and x:clamp(-clip, clip) or x, table.unpack({ alpha, beta }))
       end

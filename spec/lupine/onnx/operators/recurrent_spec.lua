@@ -57,7 +57,7 @@ GRU 7 activation_alpha=0.11 activations=Relu,LeakyRelu direction=reverse hidden_
  1,6,1 1,6,2 1,12 i:3,3,2 1,3,2 | 3,1,3,2:0.426999 1,3,2:-0.0140939
 LSTM 14 activations=Affine,Softplus,Sigmoid,ScaledTanh,ThresholdedRelu,Relu clip=0.68
  direction=bidirectional hidden_size=3 layout=1 | 3,4,2 2,12,2 2,12,3 2,24 i:3,2,3 - 3,2,3 | -
- 3,2,3:-0.891328 3,2,3:0.362286
+ 3,2,3:-0.901655 3,2,3:0.362397
 RNN 14 activation_alpha=0.25 activations=LeakyRelu direction=forward hidden_size=1 | 2,2,2 1,1,2
  1,1,1 1,2 i:1,1 | - 1,2,1:-0.113302
 GRU 14 clip=0.87 hidden_size=1 layout=1 | 2,2,3 1,3,3 1,3,1 1,6 | 2,2,1,1:-0.587715
@@ -182,5 +182,15 @@ describe("ONNX", function()
     y = node("GRU", { x, torch.ones(1, 3, 1), torch.zeros(1, 3, 1) }, { hidden_size = 1,
       clip = 0.25, linear_before_reset = 1 })
     helper.near(y[2]:reshape({ -1 }), { h })
+  end)
+
+  -- as ONNX Runtime has it: gates 0, so that the cell is half of 3 and is not clipped
+  it("clip no cell of an LSTM before its last activation", function()
+    local none = torch.zeros(1, 4, 1)
+    local _, h, c = node("LSTM", { torch.ones(1, 1, 1), none, none, false, false,
+      torch.zeros(1, 1, 1), torch.full({ 1, 1, 1 }, 3.0) }, { hidden_size = 1, clip = 0.25 },
+      { outputs = 3 })
+    assert.near(0.5 * (math.exp(3) - 1) / (math.exp(3) + 1), h:item(), 1e-6)
+    assert.near(1.5, c:item(), 1e-6)
   end)
 end)
