@@ -74,7 +74,7 @@ function Builder:init(...)
     traced.given("Builder: modelProtoOrFilename", given)
     errors.guard("popart_exception", function()
       self._model, self._folder = traced.read(given)
-      adopt(self, self._model)
+      traced.with_files(adopt, self, self._model)
     end)
   end
   for domain, version in pairs(versions or {}) do

@@ -221,6 +221,18 @@ local function overloaded(op, args)
   return M.with_context(args)
 end
 
+-- A list without nil: # of one that has it may count less.
+local function check_whole(where, inputs)
+  local last = 0
+  for key in pairs(inputs) do
+    last = math.type(key) == "integer" and math.max(last, key) or last
+  end
+  for i = 1, last do
+    errors.check(inputs[i] ~= nil, "TypeError", "%s: args: element %d: expected a tensor id, got "
+      .. "nil; an input that is left out is \"\"", where, i - 1)
+  end
+end
+
 local function method(domain, version, op, where)
   local row = operators.find(domain, op, version)
   if not row then
@@ -236,6 +248,7 @@ local function method(domain, version, op, where)
     inputs = ONE_ID[op] and type(inputs) == "string" and { inputs } or inputs
     errors.check(type(inputs) == "table" and not getmetatable(inputs), "TypeError",
       "%s: args: expected a list of tensor ids, got %s", where, check.describe(inputs))
+    check_whole(where, inputs)
     local outputs = p.counted and check.int(values[p.counted], where .. ": num_outputs",
       { nullable = true }) or p.fixed or s.least_outputs
     local list = {}

@@ -112,12 +112,19 @@ local function bases(flow)
   return out
 end
 
+local function is_integer(s, id)
+  local type = s.traced.types[id]
+  return type ~= nil and not type.dtype.is_floating_point
+end
+
 local function check_anchors(s, scope)
   local of = bases(s.flow)
   for i, id in ipairs(s.flow:anchors()) do
     local base = of[i]
     errors.check(base == id or s.training, "popart_exception", "Anchor tensor `%s' not in Ir "
       .. "Tensors: inference has no gradients", id)
+    errors.check(base == id or not is_integer(s, base), "popart_exception", "Anchor tensor `%s' "
+      .. "not in Ir Tensors: '%s' is of no floating point, which has no gradient", id, base)
     if scope:find(base) == nil and not settings.has_state(s, id)
       and not settings.is_scalar(s, id) then
       errors.raise("popart_exception", "Anchor tensor `%s' not in Ir Tensors%s", id,

@@ -1,6 +1,7 @@
 --- The program of a session's model: its graph runs once on stand-ins for inputs and
 --- variables, each node in the place that its attributes say.
 local annotations = require("popart.annotations")
+local base = require("lupine.base.errors")
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
@@ -41,6 +42,29 @@ function M.given(where, value)
   return value
 end
 
+-- The beginning of bytes, as text.
+local function shown(bytes)
+  return (bytes:sub(1, 40):gsub("[^\32-\126]", function(c)
+    return ("\\x%02x"):format(c:byte())
+  end))
+end
+
+--- f(...), where a file of tensors' data that cannot be read makes the model one that cannot.
+--- error: popart_exception
+---@param f function
+---@param ... any
+---@return any ... what it returns
+function M.with_files(f, ...)
+  local results = table.pack(pcall(f, ...))
+  local e = results[2]
+  if not results[1] then
+    errors.check(not base.OSError:is(e), "popart_exception", "Failed to load a ModelProto: %s",
+      tostring(e.message))
+    error(e, 0)
+  end
+  return table.unpack(results, 2, results.n)
+end
+
 --- A model, and the folder of its file.
 --- error: popart_exception for what is no model
 ---@param given string|table a path, bytes, or a ModelProto
@@ -50,6 +74,9 @@ function M.read(given)
   if type(given) == "table" then
     return given, nil
   end
+  errors.check(given ~= "", "popart_exception", "Failed to load a ModelProto from the string "
+    .. "\"\": it is empty. Check that it is either an existing file or is a valid onnx ModelProto "
+    .. "string.")
   local ok, model, folder = pcall(proto.open, given)
   if ok then
     return model, folder
@@ -59,7 +86,7 @@ function M.read(given)
   end
   return errors.raise("popart_exception", "Failed to load a ModelProto from the string %s: %s. "
     .. "Check that it is either an existing file or is a valid onnx ModelProto string.",
-    ("%q"):format(given:sub(1, 40)), model.message)
+    ('"%s"'):format(shown(given)), model.message)
 end
 
 --- The initializers of a model, a file's or its bytes'.
@@ -70,7 +97,7 @@ function M.initializers(given)
   local model, folder = M.read(given)
   local out = {}
   for _, t in ipairs(model.graph.initializer) do
-    out[t.name or ""] = tensors.read(t, folder)
+    out[t.name or ""] = M.with_files(tensors.read, t, folder)
   end
   return out
 end
@@ -127,7 +154,7 @@ end
 ---@param shapes popart.InputShapeInfo?
 function Model:init(given, shapes)
   self.proto, self.folder = M.read(given)
-  self.graph = graph.plan(self.proto, self.folder)
+  self.graph = M.with_files(graph.plan, self.proto, self.folder)
   check_names(self.graph.inputs)
   check_names(self.graph.outputs)
   self.metadata = node_attributes.metadata(self.proto.metadata_props)

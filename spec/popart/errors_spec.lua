@@ -156,3 +156,82 @@ describe("a name that an object has not", function()
     assert.is_nil(popart.TensorInfo("FLOAT", { 2 })._own) -- private names stay free
   end)
 end)
+
+describe("what a user gets wrong", function()
+  local helper = require("spec.popart.helper")
+  local popart = require("popart")
+  local torch = require("torch")
+
+  local function open(model, flow)
+    return popart.InferenceSession(model, flow or popart.DataFlow(1, { "y" }),
+      popart.DeviceManager():createCpuDevice())
+  end
+
+  it("is told of models that are none", function()
+    helper.refuses("popart_exception", 'from the string "": it is empty', open, "")
+    helper.refuses("popart_exception", 'from the string "\\x01\\xffa\\x7f": ', open, "\1\255a\127")
+    local onnx, core = require("lupine.onnx"), require("lupine.core")
+    local folder = require("spec.support.files").unused()
+    core.make_folder(folder)
+    local b = popart.Builder()
+    local w = b:addInitializedInputTensor(torch.ones(2), "w")
+    local y = b.aiOnnx:abs({ w })
+    b:addOutputTensor(y)
+    local model = onnx.load_from_string(b:getModelProto())
+    model.opset_import = { { domain = "", version = 99 } }
+    helper.refuses("popart_exception", "of ONNX's operator set 99, the newest that is known is",
+      open, core.onnx_encode(model, "ModelProto"))
+    helper.refuses("NotImplementedError", "operator set 99", onnx.load, model)
+    b:saveInitializersExternally({ w }, folder .. "/w.bin")
+    b:saveModelProto(folder .. "/model.onnx")
+    os.remove(folder .. "/w.bin")
+    for _, read in ipairs({ open, popart.Builder }) do
+      helper.refuses("popart_exception", "Failed to load a ModelProto: tensor 'w': ", read,
+        folder .. "/model.onnx")
+    end
+    helper.refuses("FileNotFoundError", "tensor 'w': ", onnx.load, folder .. "/model.onnx")
+    require("spec.support.files").remove(folder)
+  end)
+
+  it("is told of inputs of nodes", function()
+    local b = popart.Builder()
+    local x = b:addInputTensor("FLOAT", { 2 })
+    helper.refuses("TypeError", "add: args: element 0: expected a tensor id, got nil", function()
+      b.aiOnnx:add({ nil, x })
+    end)
+    helper.refuses("popart_exception", "its result depends on the values of 'input'", function()
+      b.aiOnnx:nonzero({ x })
+    end)
+    local body = b:createSubgraphBuilder()
+    body:addInputTensor("INT64", {})
+    local on = body:addInputTensor("BOOL", {})
+    local y = body:addInputTensor("FLOAT", { 2 })
+    body:addOutputTensor(on)
+    body:addOutputTensor(body.aiOnnx:add({ y, y }))
+    local m = b.aiOnnx:constant(torch.tensor(1 << 33, { dtype = torch.int64 }))
+    helper.refuses("popart_exception", "its trip count M is 8589934592. Allowed: up to 2147483647",
+      function()
+        b.aiOnnx:loop({ m, b.aiOnnx:constant(torch.tensor(true)), x }, 1, body)
+      end)
+  end)
+
+  it("is told of gradients of integers and of weights that are not there", function()
+    local b = popart.Builder()
+    local i = b:addInputTensor("INT32", { 2 }, "i")
+    local w = b:addInitializedInputTensor(torch.ones(2), "w")
+    local loss = helper.l1(b, b.aiOnnx:mul({ w, b.aiOnnx:cast({ i }, "FLOAT") }), 1.0)
+    helper.refuses("popart_exception", "Gradient___i' not in Ir Tensors: 'i' is of no floating",
+      helper.training, b, popart.DataFlow(1, { "Gradient___i" }), loss, popart.ConstSGD(1))
+    local s = helper.training(b, popart.DataFlow(1), loss, popart.ConstSGD(1))
+    local logging, warned = require("popart.logging"), {}
+    local warn = logging.warn
+    finally(function()
+      logging.warn = warn
+    end)
+    logging.warn = function(_, fmt, ...)
+      warned[#warned + 1] = fmt:format(...)
+    end
+    s:writeWeights(popart.PyWeightsIO({ ww = torch.ones(2), w = torch.ones(2) }))
+    assert.same({ "writeWeights: the model has no weight 'ww' (nearest: 'w')" }, warned)
+  end)
+end)

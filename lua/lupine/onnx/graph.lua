@@ -408,14 +408,21 @@ function M.context(model, folder)
     count = { copies = 0 } }
 end
 
+-- The newest of ONNX's operator sets that there is (1.23): what a model of a later one means
+-- by an operator's name nobody knows.
+local LATEST = 28
+
 --- Plans a model's graph.
---- errors: ValueError for a graph that is none, NotImplementedError that lists all
---- operators that are not supported
+--- errors: ValueError for a graph that is none, NotImplementedError for an operator set of
+--- ONNX that is not known, or that lists all operators that are not supported
 ---@param model table ModelProto
 ---@param folder? string of external data
 ---@return lupine.onnx.Graph
 function M.plan(model, folder)
   local context = M.context(model, folder)
+  local version = context.opsets[""] or 1
+  errors.check(version <= LATEST, "NotImplementedError", "the model is of ONNX's operator set %d, "
+    .. "the newest that is known is %d", version, LATEST)
   local planned = Graph(model.graph, context)
   local missing = {}
   for why in pairs(context.missing) do

@@ -9,6 +9,7 @@ local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("popart.errors")
 local loading = require("popart.session.loading")
+local logging = require("popart.logging")
 local model_file = require("popart.session.model_file")
 local optimizers = require("popart.optimizers")
 local own = require("popart.session.own")
@@ -85,9 +86,20 @@ function methods:weightsToHost()
   errors.guard("popart_runtime_error", s.session.download, s.session)
 end
 
+-- Names that no weight has are passed over, as the original does.
+local function tell_strange(s, what, io)
+  for _, id in ipairs(io.ids and io:ids() or {}) do
+    if not s.model.variables[id] then
+      logging.warn("session", "%s: the model has no weight '%s'%s", what, id,
+        check.nearest(id, s.model.order))
+    end
+  end
+end
+
 -- fn(name, t) for each weight of an argument of readWeights or writeWeights.
 local function each_weight(s, what, io, fn)
   check.instance(io, what .. ": weightsIo", stepio.PyWeightsIO, { shown = "popart.PyWeightsIO" })
+  tell_strange(s, what, io)
   for _, name in ipairs(s.model.order) do
     if io:contains(name) then
       fn(name, s.model.variables[name])

@@ -246,8 +246,9 @@ local function traced_loop(n, trips, alive, values, known)
     and (not alive or is_true(alive)) then
     return core.is_tracing() and counted(n, trips, values) or of_types(round, trips)
   end
-  n:check(not endless or trips ~= math.huge, "it has no trip count, and its condition is always "
-    .. "true")
+  n:check(not endless or trips ~= math.huge, "its condition is always true, and %s",
+    n.inputs[1] and ("its trip count M is %d. Allowed: up to %d"):format(n:number(1), MOST - 1)
+    or "it has no trip count M")
   local out = alive_known and (not alive or decided(n, values, known))
     and unroll(n, trips, alive, values, known)
   if out then

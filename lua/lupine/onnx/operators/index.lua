@@ -179,7 +179,9 @@ return function(op)
   op("OneHot(indices, depth, values; axis: int = -1) -> (output)", { 9, 11 }, one_hot,
     { constants = { [2] = true } })
   op("Compress(input, condition; axis: int) -> (output)", { 9, 11 }, compress)
-  op("NonZero(X) -> (Y)", { 9, 13 }, function(_, x)
+  op("NonZero(X) -> (Y)", { 9, 13 }, function(n, x)
+    n:check(not x.is_meta, "the shape of its result depends on the values of '%s', which only a "
+      .. "run knows", n.plan.inputs[1])
     return x:nonzero():t()
   end)
   op("Unique(X; axis: int, sorted: int = 1) -> (Y, indices?, inverse_indices?, counts?)", 11,
