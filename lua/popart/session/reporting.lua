@@ -125,6 +125,18 @@ end
 local PLACES = { ipu = NAMES.virtualGraph, stage = NAMES.pipelineStage,
   phase = NAMES.executionPhase }
 
+-- Whether results are kept for the backward pass or computed again: what the session has
+-- decided, or else what the node says. Copies that a backward pass computes are not of this
+-- graph.
+local function recompute_type(s, node)
+  local kept, own = s.marks.keep[node], proto.find(node, NAMES.recomputeOutput)
+  if kept == nil then
+    local _, said = pcall(enums.RecomputeType, own and own.i or 0)
+    return enums.RecomputeType:is(said) and said.name or "Undefined"
+  end
+  return kept and "Checkpoint" or "Recompute"
+end
+
 local function attributes_of(s, node)
   local out = {}
   for _, a in ipairs(node.attribute or {}) do
@@ -137,6 +149,7 @@ local function attributes_of(s, node)
     local place = (s.where.at[node] or {})[field]
     out[name] = place and ("%d"):format(place)
   end
+  out.recomputetype = recompute_type(s, node)
   return out
 end
 

@@ -164,6 +164,34 @@ describe("the graph", function()
     end)
   end)
 
+  -- explicitrecomputation.py reads this attribute
+  it("tells whether the results of operators are computed again", function()
+    local Type = popart.RecomputeType
+    local function types(annotated, options)
+      local b = popart.Builder()
+      local h = b:addInputTensor("FLOAT", { 2 })
+      local w = b:addInitializedInputTensor(torch.ones(2))
+      for _, type in ipairs({ Type.Recompute, Type.Checkpoint, Type.Undefined }) do
+        h = b.aiOnnx:mul({ h, w })
+        if annotated then
+          b:recomputeOutput(h, type)
+        end
+      end
+      local s = helper.training(b, popart.DataFlow(1), b.aiGraphcore:identityloss({ h }),
+        popart.ConstSGD(0.1), { options = options, prepare = false })
+      local out = {}
+      for i, op in ipairs(core.json_decode(s:serializeIr(popart.IrSerializationFormat.JSON))
+        .maingraph) do
+        out[i] = op.attributes.recomputetype
+      end
+      return out
+    end
+    assert.same({ "Undefined", "Undefined", "Undefined", "Undefined" }, types(false))
+    assert.same({ "Recompute", "Checkpoint", "Checkpoint", "Checkpoint" }, types(true))
+    assert.same({ "Recompute", "Recompute", "Recompute", "Recompute" },
+      types(false, { autoRecomputation = popart.RecomputationType.RecomputeAll }))
+  end)
+
   it("has its tensors' names and no ambiguous writes", function()
     local s, ids = trainer()
     local names = s:getTensorIds()
