@@ -8,6 +8,7 @@
 --- syntax: luals.github.io/wiki/annotations.
 local arguments = require("lupine.base.arguments")
 local core = require("lupine.core")
+local operator_texts = require("lupine.base.operator_texts")
 local show = require("lupine.show")
 local signatures = require("lupine.base.signatures")
 local tables = require("lupine.base.tables")
@@ -183,7 +184,7 @@ local function by_name(surface)
     if name then
       local form = signatures.parse(f.text)
       local nn = surface.flag == "nn"
-      form.text = f.text
+      form.text, form.doc = f.text, operator_texts[f.name]
       form.flags = { out = f.out, overwrites = nn and f.overwrites, draws = f.draws,
         makes = f.makes }
       out[name] = out[name] or {}

@@ -17,8 +17,9 @@ end
 describe("?NAME", function()
   it("shows the forms of operators", function()
     shows("torch.sum", {}, "sum(Tensor self, int[1]? dim=None, bool keepdim=False, *")
-    shows("torch.nn.functional.conv2d", {}, "2 forms", "str padding='valid'")
-    shows("x:sum", { x = torch.zeros(1) }, "x:sum: one form")
+    shows("torch.nn.functional.conv2d", {}, "Convolution over",
+      "conv2d.padding(", "str padding='valid'")
+    shows("x:sum", { x = torch.zeros(1) }, "x:sum: The sum of all elements")
     shows("x:add_", { x = torch.zeros(1) }, "add_(Value self, Value other")
     shows("torch.tensor", {}, "tensor(Any data, *", "nested lists")
   end)

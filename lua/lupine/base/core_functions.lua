@@ -142,6 +142,13 @@ step_io(str path, str argument) -> Any
   -- A library of inputs and anchors, opened with an argument.
 custom_ops() -> Any
   -- The custom operators that are loaded, as tables.
+hooked(Tensor tensor) -> bool
+  -- Whether functions are called with the gradient of a leaf.
+regex(str pattern) -> Any
+  -- A pattern of PCRE2 in UTF-8: regex:find_all(text) gives the first and last byte of each
+  -- match, regex:pieces(text) the matches and what lies between them.
+text_map(str text, str form) -> str
+  -- UTF-8 in a normal form ('NFC', 'NFD', 'NFKC', 'NFKD') or in lower case ('lower').
 xxh3(str bytes) -> str
   -- The 16 hexadecimal digits of their XXH3.
 read_executable(str path) -> (Any names, Any tensors, Any texts)

@@ -1,0 +1,244 @@
+--- What there is to say about a value with a name, as a record:
+---
+---   kind     "operator", "function", "class", "option", "enumeration", "module"
+---   forms    how it is called, a string a form
+---   text     the description, with its annotations (@param, error:, source:)
+---   place    "defined at FILE:LINE" of what Lua defines
+---   class, base, methods         of a class: its own name, its base's, public methods
+---   members, names               of an enumeration, a module
+---
+--- The REPL's ?NAME prints such records (lupine.describe), the manual is made of
+--- them (docs/site).
+local arguments = require("lupine.base.arguments")
+local class = require("lupine.base.class")
+local complete = require("lupine.complete")
+local enum = require("lupine.base.enum")
+local operator_texts = require("lupine.base.operator_texts")
+local signatures = require("lupine.base.signatures")
+local tables = require("lupine.base.tables")
+
+local M = {}
+
+local function each_line(source)
+  local file = source:sub(1, 1) == "@" and io.open(source:sub(2))
+  if not file then
+    return function() end
+  end
+  return function()
+    local line = file:read("l")
+    if not line then
+      file:close()
+    end
+    return line
+  end
+end
+
+-- The `---` block above the first line that `found` takes: text and number of
+-- the line.
+local function block_above(source, found)
+  local block, n = {}, 0
+  for line in each_line(source) do
+    n = n + 1
+    if found(line, n) then
+      return table.concat(block, "\n"), n
+    elseif line:find("^%s*%-%-%-") then
+      block[#block + 1] = line:gsub("^%s*%-%-%-%s?", "")
+    else
+      block = {}
+    end
+  end
+end
+
+local function place(source, line)
+  return ("defined at %s:%d"):format(source:sub(2), line)
+end
+
+-- ---- functions -----------------------------------------------------------------
+
+local function signature(f, name, skip)
+  local params, variadic = arguments.parameters(f, skip or 0)
+  params[#params + 1] = variadic and "..." or nil
+  return name .. "(" .. table.concat(params, ", ") .. ")"
+end
+
+-- The text of an operator's form, NAME(…) or NAME_(…).
+local function operator_text(form)
+  local name = form:match("^[%w_]+")
+  local text = operator_texts[name]
+  if not text then
+    text = operator_texts[name:gsub("_$", "")]
+    text = text and text .. " In place."
+  end
+  return text
+end
+
+local function operator(f)
+  local texts, doc = signatures.of(f)
+  return texts and { kind = "operator", forms = texts, text = doc or operator_text(texts[1]) }
+end
+
+-- A block's text without the lines that name a class and its fields.
+local function without_class(text)
+  return (("\n" .. text):gsub("\n@class[^\n]*", ""):gsub("\n@field[^\n]*", ""):sub(2))
+end
+
+-- The block above a Lua function, and its line.
+local function above_function(info)
+  return block_above(info.source, function(_, n)
+    return n == info.linedefined
+  end)
+end
+
+-- Made by a helper, or a function of any arguments, which noted how it is called.
+local function noted(value)
+  local note = signatures.noted(value)
+  if not note then
+    return nil
+  end
+  local name = '"' .. note.text:match("^[%w_%.]+")
+  local text, line
+  for _, before in ipairs({ "=%s*[%w_%.:]+%(", "" }) do -- where it is made, or noted
+    text, line = block_above(note.source, function(l)
+      local _, stop = l:find(before .. name)
+      return stop and l:find("^[%(\"]", stop + 1) ~= nil
+    end)
+    if line then
+      break
+    end
+  end
+  local source, info = note.source, type(value) == "function" and debug.getinfo(value, "S")
+  if not line and info and info.what ~= "C" then
+    source, text, line = info.source, above_function(info)
+  end
+  return { kind = "function", forms = { note.text }, text = text and without_class(text),
+    place = line and place(source, line) }
+end
+
+local function lua_function(f, name, skip)
+  local info = type(f) == "function" and debug.getinfo(f, "S")
+  if not info then
+    return nil
+  elseif info.what == "C" then
+    return { kind = "function", forms = {} }
+  end
+  local text, line = above_function(info)
+  return { kind = "function", forms = { signature(f, name, skip) }, text = text,
+    place = line and place(info.source, line) }
+end
+
+-- ---- classes and options -------------------------------------------------------
+
+-- Methods that the library calls.
+local HOOKS = tables.set("new init setup prepare complete next_lr closed update update_rule "
+  .. "device_rule check_group loaded build is_better")
+
+-- A class's own public methods.
+local function public(cls)
+  local methods = {}
+  for _, t in ipairs({ cls, rawget(cls, "__methods") }) do
+    for name, f in next, t do
+      if type(name) == "string" and type(f) == "function" and not name:find("^_")
+        and not HOOKS[name] then
+        methods[#methods + 1] = name
+      end
+    end
+  end
+  table.sort(methods)
+  return methods
+end
+
+-- The description stands above the line that names the class in the file of
+-- its first method.
+local function class_text(cls)
+  local where = ('("%s"'):format(cls.__name)
+  for _, f in next, cls do
+    local info = type(f) == "function" and debug.getinfo(f, "S")
+    if info and info.what == "Lua" then
+      local text, line = block_above(info.source, function(l)
+        return l:find(where, 1, true)
+      end)
+      if line then
+        return ("\n" .. text):gsub("\n@[^\n]*", ""):sub(2), place(info.source, line)
+      end
+    end
+  end
+end
+
+local function class_of(cls)
+  if not class.is_class(cls) then
+    return nil
+  end
+  local record = noted(cls)
+  if not record then
+    record = { forms = { cls.init and signature(cls.init, cls.__name, 1) } }
+    record.text, record.place = class_text(cls)
+  end
+  local base = rawget(cls, "__base")
+  record.kind, record.class, record.base = "class", cls.__name, base and base.__name
+  record.methods = public(cls)
+  return record
+end
+
+-- A setter or property of poptorch.Options and its groups, or a field of
+-- popart.SessionOptions and its.
+local function option(_, name, globals)
+  local path, key = name:gsub(":", "."):match("^(.*)%.([%w_]+)$")
+  local parent = path and complete.resolve(path, globals, true)
+  local group = parent ~= nil and (class.is_class(parent) and parent or class.of(parent))
+  local popart = package.loaded["popart.options"]
+  local text = group and popart and popart.help(group, key) or nil
+  for _, row in ipairs(group and package.loaded["poptorch.options"] and group._rows or {}) do
+    if row.name == key or row.key == key then
+      text = require("poptorch.options.document").help(key)
+    end
+  end
+  return text and { kind = "option", forms = {}, text = text }
+end
+
+-- A table of functions and classes that a script can require.
+local function module(t)
+  local loaded = false
+  for _, value in pairs(package.loaded) do
+    loaded = loaded or rawequal(value, t)
+  end
+  if type(t) ~= "table" or not loaded then
+    return nil
+  end
+  return { kind = "module", forms = {}, names = tables.keys(t, function(key)
+    return type(key) == "string" and not key:find("^_")
+  end) }
+end
+
+local function enumeration(e)
+  return enum.is_enum(e) and { kind = "enumeration", forms = {}, members = e:members() } or nil
+end
+
+local RECORDS = { option, operator, class_of, noted, enumeration, module,
+  function(f, name)
+    return lua_function(f, name, 0)
+  end }
+
+--- The record of a value; nil of one that is data.
+---@param value any
+---@param name string its name: what it is called with; an option is found by it alone
+---@param globals table where the name is looked up
+---@return table?
+function M.of(value, name, globals)
+  for i, part in ipairs(RECORDS) do
+    local record = (value ~= nil or i == 1) and part(value, name, globals)
+    if record then
+      return record
+    end
+  end
+  return nil
+end
+
+--- The record of a method, whose receiver is not among its arguments.
+---@param f function
+---@param name string
+---@return table
+function M.method(f, name)
+  return operator(f) or noted(f) or lua_function(f, name, 1)
+end
+
+return M
