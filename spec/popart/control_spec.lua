@@ -41,6 +41,16 @@ function REPEATED.scan(b, h, w, x)
   return b.aiOnnx:scan({ h, tall }, { num_outputs = 1, body = inner, num_scan_inputs = 1 })[1]
 end
 
+function REPEATED.call(b, h, w, x)
+  local inner = b:createSubgraphBuilder()
+  local state = inner:addUntypedInputTensor(h)
+  inner:addOutputTensor(cell(inner, state, w, x))
+  for _ = 1, ROUNDS do
+    h = b.aiGraphcore:call({ h }, 1, inner)[1]
+  end
+  return h
+end
+
 -- The loss and the weights after an update.
 local function trained(repeated, ipu)
   local b = popart.Builder()
@@ -69,8 +79,8 @@ end
 describe("a training session", function()
   local want = trained(REPEATED.unrolled)
 
-  for _, name in ipairs({ "loop", "scan" }) do
-    it("has the gradients of the unrolled graph for a " .. name, function()
+  for _, name in ipairs({ "loop", "scan", "call" }) do
+    it("O9: has the gradients of the unrolled graph for a " .. name, function()
       local got = trained(REPEATED[name])
       assert.near(want[1], got[1], 1e-6)
       helper.near(got[2], want[2])
@@ -78,13 +88,23 @@ describe("a training session", function()
     end)
   end
 
+  it("O9: has a loop without a trip that gives what it was given, and its gradients", function()
+    local rounds = ROUNDS
+    ROUNDS = 0
+    local none, loop = trained(REPEATED.unrolled), trained(REPEATED.loop)
+    ROUNDS = rounds
+    assert.near(none[1], loop[1], 1e-6)
+    helper.near(loop[2], none[2])
+    helper.near(loop[3], { 0.5, -0.8 }) -- nothing depends on w
+  end)
+
   it("has a loop on an IPU of its own", function()
     local got = trained(REPEATED.loop, 1)
     assert.near(want[1], got[1], 1e-6)
     helper.near(got[3], want[3])
   end)
 
-  it("takes the side of a branch that its input says", function()
+  it("O9: takes the side of a branch that its input says", function()
     for _, side in ipairs({ true, false }) do
       local b = popart.Builder()
       local x, c = b:addInputTensor("FLOAT", { 2 }), b:addInputTensor("BOOL", {})

@@ -95,6 +95,32 @@ describe("streams of a session", function()
       "written " .. o }, " "), table.concat(calls, " "))
   end)
 
+  -- each replica's batches come in the order of the script's, one replica after the other
+  it("B10: are asked for the batches of replica 0 before those of replica 1", function()
+    local b, x, y = helper.identity({ 2 })
+    local s = helper.inference(b, popart.DataFlow(2, { y }), { device = helper.device(2),
+      options = helper.loops(1, 2) })
+    local calls, given, results = {}, 0, {}
+    s:run(popart.PyStepIOCallback(function()
+      given = given + 1
+      calls[#calls + 1] = "in"
+      return torch.tensor({ given * 10.0, given * 10.0 + 1 })
+    end, function()
+      calls[#calls + 1] = "read"
+    end, function()
+      results[#results + 1] = torch.zeros(2)
+      return results[#results]
+    end, function() end))
+    assert.equal(("in read "):rep(4), table.concat(calls, " ") .. " ")
+    local got = {}
+    for i, t in ipairs(results) do
+      got[i] = t:tolist()
+    end
+    assert.same({ { 10.0, 11 }, { 20.0, 21 }, { 30.0, 31 }, { 40.0, 41 } }, got)
+    local whole = helper.run(s, { [x] = torch.arange(8):float():reshape(2, 2, 2) })
+    assert.same({ { { 0.0, 1 }, { 2.0, 3 } }, { { 4.0, 5 }, { 6.0, 7 } } }, whole[y]:tolist())
+  end)
+
   it("B11: are of the tensor's type, or of int64 for int32", function()
     local s, x, y, o = adds(1, nil, "INT32")
     local got = helper.run(s, { [x] = torch.tensor({ 1, 2 }), [y] = torch.tensor({ 3, 4 }):int() })

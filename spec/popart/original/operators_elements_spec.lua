@@ -206,7 +206,7 @@ describe("reducemedian_test", function()
     end
   end
 
-  it("test_reducemedian_values, test_reducemedian_indices_1, _2, test_reducemedian_training_1, _2",
+  it("O8: test_reducemedian_values, test_reducemedian_indices_1, _2, test_reducemedian_training",
     function()
       local shape = { 1, 3, 4, 5 }
       local x = wave(shape, 1)
@@ -238,7 +238,7 @@ local REDUCE = {
 }
 
 describe("l1_test", function()
-  it("test_l1, test_l1_training", function()
+  it("O2: test_l1, test_l1_training", function()
     local x = wave({ 3, 4 }, 1):clone()
     x[{ 0, 0 }] = 0.0 -- whose gradient is 0
     for how, reduce in pairs(REDUCE) do
@@ -261,7 +261,7 @@ describe("loss_test", function()
     return v:gather(-1, l:long():unsqueeze(-1)):squeeze(-1)
   end
 
-  it("test_nllloss_reduction_equiv", function()
+  it("O1: test_nllloss_reduction_equiv", function()
     for how, reduce in pairs(REDUCE) do
       agrees(function(v, l)
         return reduce(-chosen(v, l):log())
@@ -269,7 +269,7 @@ describe("loss_test", function()
     end
   end)
 
-  it("test_3d_nll_loss_input", function()
+  it("O1: test_3d_nll_loss_input", function()
     agrees(function(v, l)
       return -chosen(v, l):log():mean()
     end, "Nll", { p:reshape(2, 2, 5), labels:reshape(2, 2) }, { reduction = "Mean" })
@@ -280,7 +280,7 @@ describe("loss_test", function()
       { p:reshape(2, 2, 5), labels }, {}, { domain = "ai.graphcore" })
   end)
 
-  it("test_nll_loss_with_ignored_index, test_nll_loss_grad_with_ignored_index", function()
+  it("O1: test_nll_loss_with_ignored_index, test_nll_loss_grad_with_ignored_index", function()
     for how, reduce in pairs(REDUCE) do
       agrees(function(v, l)
         local kept = -chosen(v, l):log() * torch.tensor({ 1.0, 0, 1, 1 })
@@ -289,7 +289,7 @@ describe("loss_test", function()
     end
   end)
 
-  it("test_nll_all_ignore_index", function()
+  it("O1: test_nll_all_ignore_index", function()
     for how in pairs(REDUCE) do
       agrees(function(v)
         return how == "None" and (v * 0):sum(1) or (v * 0):sum()
@@ -297,7 +297,7 @@ describe("loss_test", function()
     end
   end)
 
-  it("test_nll_no_underflow", function()
+  it("O1: test_nll_no_underflow", function()
     for _, dtype in ipairs({ torch.float32, torch.float16 }) do
       local x = torch.tensor({ { 1.0, 0.0 } }):to(dtype):requires_grad_(true)
       local y = node("Nll", { x, int({ 1 }) }, {}, { domain = "ai.graphcore" })
@@ -308,7 +308,7 @@ describe("loss_test", function()
     end
   end)
 
-  it("test_nll_input_is_log_probability, test_nll_input_is_log_probability_training", function()
+  it("O1: test_nll_input_is_log_probability, test_nll_input_is_log_probability_training", function()
     agrees(function(v, l)
       return -chosen(v, l):mean()
     end, "Nll", { p:log(), labels }, { inputIsLogProbability = 1 })

@@ -126,7 +126,7 @@ describe("dynamicslice_test", function()
       { axes = { 0, 3 }, sizes = { 2, 4 }, noOverlap = 1 })
   end)
 
-  it("test_dynamicslice_overlap_correct, and test_dynamicslice_overlap_wrong corrected", function()
+  it("O6: test_dynamicslice_overlap_correct, and test_dynamicslice_overlap_wrong corrected", function()
     for overlap = 0, 1 do
       local values = { axes = { 0 }, sizes = { 5 }, noOverlap = overlap }
       local model = graphs.model("x, i, j -> c", { { "a = gc.DynamicSlice(x, i)", values },
@@ -282,7 +282,7 @@ describe("scatterreduce_test", function()
   local index = torch.tensor({ { 0, 1, 1 }, { 1, 1, 0 }, { 1, 0, 3 }, { 3, 1, 1 }, { 2, 2, 0 },
     { 0, 0, 0 } })
 
-  it("test_scatterreduce_basic, test_scatterreduce_training, with initial values too", function()
+  it("O5: test_scatterreduce_basic, test_scatterreduce_training, with initial values too", function()
     for how in pairs(HOW) do
       -- of "none" PyTorch's gradient, too, is right for single ones alone
       local options = { infer = how == "none" }
@@ -345,7 +345,7 @@ describe("scatterreduce_test", function()
       enable_index_broadcast = 0 })
   end)
 
-  it("test_scatterreduce_bad_axis, _bad_axis_size, _indices_data_different_bad_shape, "
+  it("O5: test_scatterreduce_bad_axis, _bad_axis_size, _indices_data_different_bad_shape, "
     .. "_invalid_indices_rank, _partial_broadcasting", function()
     local x, i = torch.ones(2, 3, 4), torch.zeros(2, 3, 4):long()
     refuses("axis = 4 is outside the acceptable range [-3, 2]", "ScatterReduce", { x, i },
