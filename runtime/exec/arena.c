@@ -2,6 +2,21 @@
  * in is as much as the largest of them needs. */
 #include "runtime/exec/exec_impl.h"
 
+size_t lp_exec_arena_bytes(const LpExec *x)
+{
+    uint64_t micro = x->p->micro.arena_bytes;
+    uint64_t update = x->p->update.arena_bytes;
+    return (size_t)(micro > update ? micro : update);
+}
+
+void lp_exec_move_arena(LpExec *x, void *to)
+{
+    x->lane[0].arena = to;
+    for (size_t i = 0; i < x->n_var; i++)
+        if (x->p->arena_grad && x->p->arena_grad[i])
+            x->ptr[i] = to ? (char *)to + x->p->arena_grad[i] - 1 : NULL;
+}
+
 /* Of the first one's memory. */
 static LpStatus begin(LpExec *x, LpErr *e)
 {

@@ -79,6 +79,14 @@ bool lp_exec_bound(const LpExec *x)
     return true;
 }
 
+/* Packed copies of the variable are to be made again. */
+static void stale(LpExec *x, size_t var)
+{
+    for (size_t i = 0; i < x->p->n_packed; i++)
+        if (x->p->packed[i].var == var)
+            x->fresh[i] = false;
+}
+
 LpStatus lp_bound_enter(LpExec *x, LpErr *e)
 {
     for (size_t i = 0; i < x->n_bound; i++) {
@@ -86,7 +94,7 @@ LpStatus lp_bound_enter(LpExec *x, LpErr *e)
         LP_TRY(fits(x, b->var, b->t, e));
         LP_TRY(lp_tensor_touch(b->t, b->written, e));
         *lp_exec_at(x, 0, b->var) = lp_tensor_data(b->t);
-        lp_exec_stale(x, b->var);
+        stale(x, b->var);
     }
     return LP_OK;
 }

@@ -157,8 +157,6 @@ void lp_bound_free(LpExec *x);
 /* The executor has no memory of its own for the variable any more, nor a say in
  * the host's (memory.c). */
 LpStatus lp_exec_disown(LpExec *x, size_t var, LpErr *e);
-/* Packed copies of the variable are to be made again. */
-void lp_exec_stale(LpExec *x, size_t var);
 /* Around a run: the shared arena is this executor's (arena.c). */
 LpStatus lp_arena_enter(LpExec *x, LpErr *e);
 void lp_arena_leave(LpExec *x);

@@ -203,13 +203,6 @@ static void unhook(LpBacking *h)
     lp_storage_release(st);
 }
 
-void lp_exec_stale(LpExec *x, size_t var)
-{
-    for (size_t i = 0; i < x->p->n_packed; i++)
-        if (x->p->packed[i].var == var)
-            x->fresh[i] = false;
-}
-
 /* Memory of its own for a variable that may be held. */
 static LpStatus own(LpExec *x, size_t var, LpErr *e)
 {
@@ -300,21 +293,6 @@ LpStatus lp_exec_disown(LpExec *x, size_t var, LpErr *e)
         lp_zeros_free(x->ptr[var], bytes);
     set_ptr(x, var, NULL);
     return LP_OK;
-}
-
-size_t lp_exec_arena_bytes(const LpExec *x)
-{
-    uint64_t micro = x->p->micro.arena_bytes;
-    uint64_t update = x->p->update.arena_bytes;
-    return (size_t)(micro > update ? micro : update);
-}
-
-void lp_exec_move_arena(LpExec *x, void *to)
-{
-    x->lane[0].arena = to;
-    for (size_t i = 0; i < x->n_var; i++)
-        if (in_arena(x, i))
-            x->ptr[i] = to ? (char *)to + x->p->arena_grad[i] - 1 : NULL;
 }
 
 /* The hook: the host's storage is about to be read or written. */
