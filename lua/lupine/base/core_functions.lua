@@ -105,6 +105,11 @@ json_decode(str text, str what) -> Any
   -- The value of a JSON text; `what` names the text in messages.
 json_encode(Any value, int? indent=None) -> str
   -- JSON; names of objects are sorted.
+text_map(str text, str form) -> str
+  -- A text in a form of Unicode (NFC, NFD, NFKC, NFKD), or in lower case ("lower").
+regex(str pattern) -> Any
+  -- A pattern of PCRE2: regex:find_all(text) gives places of its matches, regex:pieces(text)
+  -- the matches and what lies between them.
 onnx_decode(str bytes, str kind, bool lend=False) -> Any
   -- The fields of a message of onnx.proto: a ModelProto, GraphProto or TensorProto.
   -- With lend long raw_data is a tensor of uint8 in place of a string.

@@ -129,9 +129,9 @@ local PLACES = { ipu = NAMES.virtualGraph, stage = NAMES.pipelineStage,
 -- decided, or else what the node says. Copies that a backward pass computes are not of this
 -- graph.
 local function recompute_type(s, node)
-  local kept, own = s.marks.keep[node], proto.find(node, NAMES.recomputeOutput)
+  local kept, says = s.marks.keep[node], proto.find(node, NAMES.recomputeOutput)
   if kept == nil then
-    local _, said = pcall(enums.RecomputeType, own and own.i or 0)
+    local _, said = pcall(enums.RecomputeType, says and says.i or 0)
     return enums.RecomputeType:is(said) and said.name or "Undefined"
   end
   return kept and "Checkpoint" or "Recompute"

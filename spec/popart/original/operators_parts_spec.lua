@@ -126,7 +126,7 @@ describe("dynamicslice_test", function()
       { axes = { 0, 3 }, sizes = { 2, 4 }, noOverlap = 1 })
   end)
 
-  it("O6: test_dynamicslice_overlap_correct, and test_dynamicslice_overlap_wrong corrected", function()
+  it("O6: test_dynamicslice_overlap_correct, test_dynamicslice_overlap_wrong corrected", function()
     for overlap = 0, 1 do
       local values = { axes = { 0 }, sizes = { 5 }, noOverlap = overlap }
       local model = graphs.model("x, i, j -> c", { { "a = gc.DynamicSlice(x, i)", values },
@@ -282,7 +282,7 @@ describe("scatterreduce_test", function()
   local index = torch.tensor({ { 0, 1, 1 }, { 1, 1, 0 }, { 1, 0, 3 }, { 3, 1, 1 }, { 2, 2, 0 },
     { 0, 0, 0 } })
 
-  it("O5: test_scatterreduce_basic, test_scatterreduce_training, with initial values too", function()
+  it("O5: test_scatterreduce_basic, test_scatterreduce_training, with initial values", function()
     for how in pairs(HOW) do
       -- of "none" PyTorch's gradient, too, is right for single ones alone
       local options = { infer = how == "none" }
