@@ -37,6 +37,9 @@ local Watch = require("lupine.training_step.watch")
 ---@field clip_grad_norm number? the most that the norm of all gradients is
 ---@field grads boolean? whether calls that end with the update return the gradients, as they
 ---  were before clipping (false)
+---@field guard boolean? whether a loss that is not finite holds the update (false): weights,
+---  buffers and states stay as before the call, gradients that were gathered are dropped, and
+---  the step's field `held` is true
 ---@field cache_size integer? programs that are kept (8)
 ---@field fuse boolean? chains of pointwise operators as one pass (true)
 ---@field blocked boolean? blocked layouts of images (true)
@@ -48,12 +51,13 @@ local Watch = require("lupine.training_step.watch")
 ---@field accumulation integer calls an update
 ---@field gathered integer calls since the last update, whose gradients wait for the next one
 ---@field updates integer that were made
+---@field held boolean whether the last call's update was held (see `guard`)
 local TrainingStep = class.new("TrainingStep")
 
 -- ---- options ---------------------------------------------------------------------------
 
-local OPTIONS = { "optimizer", "loss", "accumulation", "clip_grad_norm", "grads", "cache_size",
-  "fuse", "blocked", "threads" }
+local OPTIONS = { "optimizer", "loss", "accumulation", "clip_grad_norm", "grads", "guard",
+  "cache_size", "fuse", "blocked", "threads" }
 local CACHE_SIZE = 8
 local MANY = 4 -- times cache_size: programs after which a warning is due
 
@@ -111,6 +115,7 @@ function TrainingStep:init(model, opts)
   self.model, self.optimizer, self._loss = model, opts.optimizer, check_loss(opts.loss)
   self.accumulation = count(opts, "accumulation", 1)
   self._max_norm, self._grads = check_norm(opts.clip_grad_norm), flag(opts, "grads") or false
+  self._guard, self.held, self._losses = flag(opts, "guard") or false, false, {}
   self._most = count(opts, "cache_size", CACHE_SIZE)
   self._host = { fuse = flag(opts, "fuse"), blocked = flag(opts, "blocked"),
     threads = opts.threads and count(opts, "threads", 1, 4096) }
@@ -329,8 +334,11 @@ local function train(self, values)
   local p = program_of(self, call, updates and self._updates)
   prepare(self, p, calls, updates and self._updates)
   self.gathered = 0 -- a call that is cut short drops what was gathered
-  local out = p:run(call.tensors)
-  if not updates then
+  local out, held, losses = p:run(call.tensors)
+  self.held, self._losses = held, losses
+  if held then
+    return out
+  elseif not updates then
     self.gathered = calls
     return out
   end
@@ -361,6 +369,17 @@ local function evaluate(self, with_loss, values)
   local call = take(self, false, with_loss, values)
   local out = program_of(self, call, false):run(call.tensors)
   return table.unpack(out, 1, out.n)
+end
+
+--- What the last step minimised, as a number: the loss, or the sum of a table of them.
+---@return number? nil: before the first step
+function TrainingStep:loss()
+  check.method(self, TrainingStep, "loss")
+  local sum
+  for _, loss in ipairs(self._losses) do
+    sum = (sum or 0) + loss:item()
+  end
+  return sum
 end
 
 --- What a step of these arguments returns, without a step: in eval mode, without

@@ -5,6 +5,7 @@
  * collectives have a lane each and take turns: up to the next collective of a
  * micro-batch, then the next replica. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "runtime/exec/exec_impl.h"
@@ -509,6 +510,50 @@ static LpStatus show_updated(LpExec *x, const LpStream *stream, int64_t d,
     return LP_OK;
 }
 
+/* ---- guards ------------------------------------------------------------- */
+/* Whether the slices that an iteration has given an output are finite. */
+static bool is_finite(const LpExec *x, const LpStream *st, size_t i, int64_t d)
+{
+    const LpVariable *v = &x->p->step->var[i];
+    int64_t n = lp_numel(&v->type), size = (int64_t)lp_var_bytes(v);
+    for (int64_t a = 0; a < x->p->step->gradient_accumulation; a++)
+        for (int64_t r = 0; r < x->replicas; r++) {
+            int64_t slot = out_slot(x, st, d, a, r);
+            const char *p = (const char *)st->out + slot * size;
+            for (int64_t k = 0; k < n && slot >= 0; k++, p += size / n)
+                if (!isfinite(lp_scalar_f(lp_scalar_load(v->type.dtype, p))))
+                    return false;
+        }
+    return true;
+}
+
+static bool is_held(const LpExec *x, const LpStream *stream, int64_t d)
+{
+    for (size_t k = 0; k < x->n_stream; k++) {
+        const LpStream *st = &stream[x->stream[k]];
+        if (st->guard && !is_finite(x, st, x->stream[k], d))
+            return true;
+    }
+    return false;
+}
+
+static LpStatus update_unless_held(LpExec *x, const LpStream *stream, int64_t d,
+                                   LpErr *e)
+{
+    if (is_held(x, stream, d)) {
+        each_backup(x, false);
+        x->held++;
+    } else if (!x->gathers) {
+        LP_TRY(update(x, e));
+    }
+    return LP_OK;
+}
+
+int64_t lp_exec_held(const LpExec *x)
+{
+    return x->held;
+}
+
 static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
 {
     LP_TRY(lp_exec_pack(x, e));
@@ -532,8 +577,7 @@ static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
         each_backup(x, false);
         return s;
     }
-    if (!x->gathers)
-        LP_TRY(update(x, e));
+    LP_TRY(update_unless_held(x, stream, d, e));
     LP_TRY(show_updated(x, stream, d, e));
     if (x->p->update.n > 0)
         memset(x->fresh, 0, x->p->n_packed * sizeof *x->fresh);
@@ -574,6 +618,7 @@ LpStatus lp_exec_run(LpExec *x, const LpStream *stream, int64_t *finished,
     }
     LpStatus s = lp_arena_enter(x, e);
     x->running = true;
+    x->held = 0;
     int64_t n = x->p->step->device_iterations;
     while (*finished < n && s == LP_OK) {
         s = iterate(x, stream, *finished, e);

@@ -34,6 +34,7 @@ typedef struct LpStream {
     void *out;      /* STREAM_OUT: lp_exec_out_slices of them, same order */
     LpOutMode mode;
     int64_t period; /* EVERY_N */
+    bool guard;     /* STREAM_OUT: what is not finite in it holds the update */
 } LpStream;
 
 typedef struct LpExec LpExec;
@@ -94,6 +95,9 @@ int64_t lp_exec_out_slices(const LpExec *x, LpOutMode mode, int64_t period);
  * calling thread. */
 void lp_exec_set_host(LpExec *x, const struct LpHostCalls *host);
 bool lp_exec_running(const LpExec *x);
+/* Device iterations of the last run whose update a guarded output held:
+ * parameters, states and buffers are as before each of them. */
+int64_t lp_exec_held(const LpExec *x);
 
 /* One call. `stream` has an entry a variable (only stream variables are
  * read). On an error `*finished` device iterations have taken effect. */

@@ -102,6 +102,7 @@ struct LpExec {
     bool running;
     bool gathers;     /* runs end without the update */
     int64_t finished; /* device iterations of the last run */
+    int64_t held;     /* … whose update was held */
     LpTrap trap;
     bool always;        /* a profile is asked for, session or not */
     LpProfile *profile; /* NULL: none was taken */

@@ -85,7 +85,7 @@ end
 ---@param call table of inputs.flatten, with trains and with_loss
 function Program:init(step, call)
   local started = core.host.clock()
-  local traced, loss, results, state = tracing.trace(step, call)
+  local traced, loss, results, state, losses = tracing.trace(step, call)
   self.results, self.hypers, self.states, self.accumulators = results, {}, {}, {}
   self.spec = { n = call.n, table.unpack(call, 1, call.n) } -- not the tensors of this call
   local _, by_name = session.index(traced)
@@ -99,6 +99,11 @@ function Program:init(step, call)
   sort_training(self, vars)
   sort_streams(self, vars)
   self.draws = self.exec:stats().draws
+  self.losses, self.how = {}, {}
+  for i, output in ipairs(losses) do
+    self.losses[i] = self.outputs[output]
+    self.how[self.losses[i]] = { mode = "all", guard = step._guard }
+  end
   self.seconds = core.host.clock() - started
 end
 
@@ -200,7 +205,9 @@ local NO_BACKWARD = { class = "RuntimeError", message = "backward() on a result 
 
 --- Runs it once; what the model returned, as a packed list.
 ---@param tensors {tensor: torch.Tensor, path: string}[] the inputs
----@return {n: integer}
+---@return {n: integer} results
+---@return boolean held a loss is not finite and stopped what a training step changes
+---@return torch.Tensor[] losses whose sum is minimised
 function Program:run(tensors)
   local feed = {}
   if next(self.written) then
@@ -216,8 +223,12 @@ function Program:run(tensors)
     feed[self.inputs[i]] = t.tensor
   end
   seed(self)
-  local got, at = self.exec:run(feed, {}), 0
+  local got, held = self.exec:run(feed, self.how)
+  local at, losses = 0, {}
   copy_back(self, tensors, got)
+  for i, output in ipairs(self.losses) do
+    losses[i] = got[output]
+  end
   local function next_output()
     at = at + 1
     returned.mark(got[self.outputs[at]], NO_BACKWARD)
@@ -227,7 +238,7 @@ function Program:run(tensors)
   for i = 1, out.n do
     out[i] = arguments.rebuild(self.results[i], next_output)
   end
-  return out
+  return out, held > 0, losses
 end
 
 --- Frees the program's memory.

@@ -106,11 +106,14 @@ local function is_scalar(t)
   return arguments.is_tensor(t) and t:is_floating_point() and t:numel() == 1
 end
 
--- What is minimised: a tensor of one element, or the sum of those of a table.
-local function total(loss)
-  local list = {}
+--- What is minimised: a tensor of one element, or the sum of those of a table.
+--- errors: TypeError, ValueError, RuntimeError for what cannot be minimised
+---@param loss any
+---@return torch.Tensor sum
+---@return {tensor: torch.Tensor}[] parts
+function M.total(loss)
+  local list, sum = {}, nil
   arguments.flatten(loss, "the loss", list)
-  local sum
   for _, t in ipairs(list) do
     errors.check(is_scalar(t.tensor), "ValueError", "%s: expected a floating tensor of one element "
       .. "(or a table of such), got %s of shape %s: reduce it, loss:mean()", t.path,
@@ -120,12 +123,15 @@ local function total(loss)
   errors.check(sum, "TypeError", "the loss has no tensor: expected one of one element")
   errors.check(sum.requires_grad, "RuntimeError", "the loss does not depend on any parameter that "
     .. "requires a gradient")
-  return sum
+  return sum, list
 end
 
--- The loss that forward returned itself: the field `loss` of a table, or the one
--- scalar that has a gradient.
-local function own_loss(results)
+--- The loss that forward returned itself: the field `loss` of a table, or the one
+--- scalar that has a gradient.
+--- error: ValueError for none or several
+---@param results {n: integer}
+---@return any
+function M.own_loss(results)
   for i = 1, results.n do
     local r = results[i]
     if type(r) == "table" and not getmetatable(r) and r.loss ~= nil then
@@ -151,7 +157,7 @@ local function loss_of(call, results)
   if call.with_loss then
     return results[results.n]
   end
-  return own_loss(results)
+  return M.own_loss(results)
 end
 
 -- ---- all of it ---------------------------------------------------------------------
@@ -185,20 +191,22 @@ local function declare_inputs(trace, call)
   return stand_ins
 end
 
--- Results as specs; those that are of the host are returned as they are now.
-local function outputs(trace, results)
-  local flat, list, spec = {}, {}, { n = results.n }
+-- Results as specs; those that are of the host are returned as they are now. `losses`
+-- are the numbers of the outputs whose sum is minimised.
+local function outputs(trace, results, parts)
+  local flat, list, spec, losses = {}, {}, { n = results.n }, {}
   for i = 1, results.n do
     spec[i] = arguments.flatten(results[i], "result", flat)
   end
   for _, o in ipairs(flat) do
     if trace:knows(o.tensor) then
       list[#list + 1] = o.tensor
+      losses[#losses + 1] = parts[o.tensor] and #list or nil
     else
       o.spec.kind, o.spec.value = "value", o.tensor
     end
   end
-  return spec, list
+  return spec, list, losses
 end
 
 --- Traces a call.
@@ -207,19 +215,27 @@ end
 ---@param call table of inputs.flatten; trains: with gradients; with_loss: the loss runs
 ---  behind the model
 ---@return lupine.Step traced, integer? loss its value, table spec of the results, table state
+---@return integer[] losses numbers of the outputs whose sum is minimised
 function M.trace(step, call)
   local trace = core.trace()
   trace:tolerate()
   local stand_ins = declare_inputs(trace, call)
   local state = declare_state(trace, step._roots)
   local loss
+  local parts = {}
   local results = guarded(trace, step._roots, call.trains, function(...)
     local got = table.pack(body_of(step, call)(...))
-    loss = call.trains and trace:value(total(loss_of(call, got)))
+    if call.trains then
+      local sum, list = M.total(loss_of(call, got))
+      loss = trace:value(sum)
+      for _, part in ipairs(list) do
+        parts[part.tensor] = true
+      end
+    end
     return table.unpack(got, 1, got.n)
   end, table.unpack(stand_ins))
-  local spec, list = outputs(trace, results)
-  return (trace:step(list)), loss, spec, state
+  local spec, list, losses = outputs(trace, results, parts)
+  return (trace:step(list)), loss, spec, state, losses
 end
 
 return M

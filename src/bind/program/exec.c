@@ -236,6 +236,9 @@ static void bind_output(lua_State *L, const LpExec *x, size_t i, LpStream *st,
     st->mode = LP_OUT_ALL;
     st->period = 1;
     if (lua_istable(L, -1)) {
+        lua_getfield(L, -1, "guard");
+        st->guard = lua_toboolean(L, -1);
+        lua_pop(L, 1);
         const char *m = lp_opt_str(L, lua_gettop(L), "mode");
         int mode = 0;
         while (modes[mode] && strcmp(m, modes[mode]) != 0)
@@ -287,7 +290,8 @@ static LpStatus run(lua_State *L, LpExec *x, const LpStream *st, int at,
     return s;
 }
 
-/* exec:run({[var] = tensor}, {[var] = {mode=, period=}}) -> {[var] = tensor} */
+/* exec:run({[var] = tensor}, {[var] = {mode=, period=, guard=}})
+ *     -> {[var] = tensor}, device iterations whose update was held */
 static int exec_run(lua_State *L)
 {
     LpErr e = {0};
@@ -299,6 +303,7 @@ static int exec_run(lua_State *L)
     lua_newtable(L);
     bool calls = lua_getiuservalue(L, 1, 1) == LUA_TTABLE;
     LpStream *st = lua_newuserdatauv(L, (s->n_var + 1) * sizeof *st, 0);
+    memset(st, 0, (s->n_var + 1) * sizeof *st);
     luaL_checkstack(L, (int)s->n_var * 3 + 16, "too many variables");
     for (size_t i = 0; i < s->n_var; i++) {
         if (s->var[i].role == LP_VAR_STREAM_IN)
@@ -310,7 +315,8 @@ static int exec_run(lua_State *L)
     lp_must(L, run(L, x, st, 5, &e), &e);
     lp_gc_account(L);
     lua_settop(L, 4);
-    return 1;
+    lua_pushinteger(L, lp_exec_held(x));
+    return 2;
 }
 
 /* exec:share(other): both compute in one arena, never at the same time */
