@@ -258,6 +258,11 @@ LpStatus lp_trace_set_origin(LpTrace *tr, const LpOrigin *o, LpErr *e)
     return LP_OK;
 }
 
+void lp_trace_set_outside(LpTrace *tr, bool outside)
+{
+    tr->outside = outside;
+}
+
 const LpOrigin *lp_trace_origin(const LpTrace *tr)
 {
     return &tr->origin;
@@ -272,7 +277,12 @@ void lp_trace_on_call(LpTrace *tr, void (*fn)(void *ctx, LpTrace *tr),
 
 LpStatus lp_trace_next_draw(LpTrace *tr, uint64_t *site, LpErr *e)
 {
-    uint64_t place = lp_origin_location(&tr->origin);
+    LpOrigin at = tr->origin;
+    if (tr->outside) {
+        at.file = "";
+        at.line = 0;
+    }
+    uint64_t place = lp_origin_location(&at);
     while (tr->outer) /* a place in a body is no other one */
         tr = tr->outer;
     if (tr->salt)

@@ -95,6 +95,10 @@ LpStatus lp_trace_value(LpTrace *tr, LpTensor *t, LpVal *v, LpErr *e);
 /* Origin stamped on the nodes recorded from now on; copied. */
 LpStatus lp_trace_set_origin(LpTrace *tr, const LpOrigin *o, LpErr *e);
 const LpOrigin *lp_trace_origin(const LpTrace *tr);
+/* The origin's line is of the code that had something traced, not of what is
+ * traced: messages name it, but no draw depends on it, so that the same model
+ * draws the same wherever it is called from. */
+void lp_trace_set_outside(LpTrace *tr, bool outside);
 /* Called before every recorded call, to update the origin; ctx borrowed. */
 void lp_trace_on_call(LpTrace *tr, void (*fn)(void *ctx, LpTrace *tr),
                       void *ctx);

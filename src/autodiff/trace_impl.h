@@ -16,6 +16,7 @@ struct LpTrace {
     LpMap var_of; /* by address of the user's storage and the stand-in's */
     LpOrigin origin;
     LpOriginId origin_id; /* 0: to be interned */
+    bool outside;         /* see lp_trace_set_outside */
     bool guarded;         /* captured tensors may not be written */
     bool narrow;          /* see lp_trace_narrow */
     bool tolerant;        /* what cannot be compiled is noted: */
@@ -40,8 +41,8 @@ struct LpTrace {
 LpStatus lp_trace_set_value(LpTrace *tr, LpTensor *t, LpVal v, LpErr *e);
 
 /* A random call's site: its place in the program (module path, file, line; not
- * the folder, which depends on how the script was named)
- * and how many came from that place before; never a running number of the
+ * the folder, which depends on how the script was named, nor a line outside of
+ * what is traced) and how many came from that place before; never a running number of the
  * whole trace, so that an edit elsewhere does not change it. */
 LpStatus lp_trace_next_draw(LpTrace *tr, uint64_t *site, LpErr *e);
 

@@ -163,6 +163,19 @@ static void push_excluded(lua_State *L, Excluded *x)
         lua_pushnil(L);
 }
 
+static int trace_run(lua_State *L);
+
+/* Is it the frame of the trace itself? */
+static bool is_run(lua_State *L, lua_Debug *ar)
+{
+    if (*ar->what != 'C')
+        return false;
+    lua_getinfo(L, "f", ar);
+    bool is = lua_tocfunction(L, -1) == trace_run;
+    lua_pop(L, 1);
+    return is;
+}
+
 /* Lua file and line of the user's code that makes the call: the innermost
  * frame whose source is not excluded. */
 static void find_line(void *ctx, LpTrace *tr)
@@ -172,12 +185,15 @@ static void find_line(void *ctx, LpTrace *tr)
     lua_Debug ar;
     LpErr e = {0};
     LpOrigin o = *lp_trace_origin(tr);
+    bool outside = false;
     for (int level = 0; lua_getstack(L, level, &ar); level++) {
         lua_getinfo(L, "Sl", &ar);
+        outside |= is_run(L, &ar);
         if (ar.currentline > 0 && !is_excluded(x, ar.source)) {
             o.file = *ar.source == '@' ? ar.source + 1 : ar.short_src;
             o.line = ar.currentline;
             lp_trace_set_origin(tr, &o, &e);
+            lp_trace_set_outside(tr, outside);
             return;
         }
     }
