@@ -14,11 +14,30 @@ end
 
 -- What loads when it is first named, for completion and misspelt names.
 local LAZY = {}
-for _, name in ipairs({ "checkpoint", "compile", "control", "csv", "datasets", "devices", "faults",
-  "images", "models", "numpy", "onnx", "plot", "profile", "progress", "report", "safetensors",
-  "show", "tokenizers", "transforms" }) do
+for name in ([[checkpoint
+  compile
+  control
+  csv
+  datasets
+  devices
+  faults
+  images
+  metrics
+  models
+  numpy
+  onnx
+  plot
+  profile
+  progress
+  report
+  safetensors
+  show
+  tokenizers
+  transforms
+]]):gmatch("%S+") do
   LAZY[name] = "lupine." .. name
 end
+LAZY.Trainer = "lupine.trainer"
 
 local function unknown(name)
   local names = { clock = true, version = true }
@@ -34,7 +53,7 @@ return setmetatable(M, {
     if type(name) ~= "string" then
       return nil
     end
-    local module = "lupine." .. name
+    local module = LAZY[name] or "lupine." .. name
     if not package.loaded[module] and not package.searchpath(module, package.path) then
       unknown(name)
     end
