@@ -42,8 +42,8 @@ LpStatus lp_trace_set_value(LpTrace *tr, LpTensor *t, LpVal v, LpErr *e);
 
 /* A random call's site: its place in the program (module path, file, line; not
  * the folder, which depends on how the script was named, nor a line outside of
- * what is traced) and how many came from that place before; never a running number of the
- * whole trace, so that an edit elsewhere does not change it. */
+ * what is traced) and how many came from that place before; never a running
+ * number of the whole trace, so that an edit elsewhere does not change it. */
 LpStatus lp_trace_next_draw(LpTrace *tr, uint64_t *site, LpErr *e);
 
 #endif
