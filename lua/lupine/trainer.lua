@@ -159,8 +159,9 @@ end
 
 function State:state_dict()
   local t = self.trainer
-  return { step = t.step, epoch = t.epoch, in_epoch = t._in_epoch, batch = t._batch, sum = t._sum,
-    ending = t._ending or false, rest = class.copy(t._rest), n = t._n, skipped = t.skipped, metrics = class.copy(t.metrics), validated = t._validated,
+  return { step = t.step, epoch = t.epoch, in_epoch = t._in_epoch, batch = t._batch,
+    ending = t._ending or false, rest = class.copy(t._rest), sum = t._sum, n = t._n,
+    skipped = t.skipped, metrics = class.copy(t.metrics), validated = t._validated,
     measures = t._measures:state_dict(), early = t._early and t._early:state(),
     best = t._best and t._best:state() }
 end

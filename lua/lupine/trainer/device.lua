@@ -110,8 +110,18 @@ end
 
 --- The optimizer has other hyper-parameters.
 function Device:changed()
-  if self.trainer:isCompiled() then
+  self.behind = not self.trainer:isCompiled()
+  if not self.behind then
     self.trainer:setOptimizer(self.optimizer)
+  end
+end
+
+-- Compiling after a checkpoint was loaded gives the device the hyper-parameters that it
+-- had then, which a schedule may have changed since.
+local function catch_up(self, values)
+  if self.behind then
+    self.trainer:compile(table.unpack(values, 1, values.n))
+    self:changed()
   end
 end
 
@@ -142,6 +152,7 @@ end
 function Device:train(values)
   values = self:prepared(values)
   release_inference(self)
+  catch_up(self, values)
   local results, loss = sorted(self, table.pack(self.trainer(table.unpack(values, 1, values.n))))
   local r = aligned(self:record(values, results, loss))
   r.updated = self.options.device_iterations
