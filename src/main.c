@@ -22,8 +22,7 @@ static char own_folder[PATH_MAX]; /* of lupine's Lua files, no final slash */
 
 static const char usage_text[] =
     "usage: %s [options] [script [arguments]]\n"
-    "       %s [options] profile [options] script [arguments]\n"
-    "       %s [options] info\n"
+    "       %s [options] command [arguments]\n"
     "  -e CODE        run CODE\n"
     "  -l MOD         require MOD into the global MOD\n"
     "  -l NAME=MOD    require MOD into the global NAME\n"
@@ -34,10 +33,6 @@ static const char usage_text[] =
     "  -h, --help     print this\n"
     "  --             end of options\n"
     "  -              run standard input as a script\n"
-    "  profile        run a script and show where its time goes (a file of\n"
-    "                 that name: ./profile)\n"
-    "  info           list the devices of the simulated machine and who has\n"
-    "                 them (a file of that name: ./info)\n"
     "Without a script: reads commands from the terminal, or runs standard\n"
     "input as a script if it is none.\n";
 
@@ -92,7 +87,7 @@ static int bad_usage(const char *option)
         fprintf(stderr, "%s: '%s' needs argument\n", program, option);
     else
         fprintf(stderr, "%s: unrecognized option '%s'\n", program, option);
-    fprintf(stderr, usage_text, program, program, program);
+    fprintf(stderr, usage_text, program, program);
     return EXIT_FAILURE;
 }
 
@@ -252,33 +247,58 @@ static bool run_script(lua_State *L, char **argv, int argc, int first)
     return run(L, status, n);
 }
 
-/* Words in the place of a script, and the module whose run() gets the words
- * that follow. */
-static const struct {
-    const char *word, *module;
-} commands[] = {{"profile", "lupine.profile.command"},
-                {"info", "lupine.devices.command"}};
-
-/* The module of the command that is asked for; NULL: a script is. */
-static const char *find_command(char **argv, int argc, int first)
+/* Pushes the function of lupine.commands. */
+static bool push_commands(lua_State *L, const char *function)
 {
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-        if (first < argc && strcmp(argv[first], commands[i].word) == 0 &&
-            strcmp(argv[first - 1], "--") != 0)
-            return commands[i].module;
-    return NULL;
+    if (!push_module(L, "lupine.commands"))
+        return false;
+    lua_getfield(L, -1, function);
+    lua_remove(L, -2);
+    return true;
 }
 
-static bool run_command(lua_State *L, const char *module, char **argv, int argc,
-                        int first)
+static bool is_word(const char *s)
 {
-    if (!push_module(L, module))
+    size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyz");
+    return n > 0 && s[n] == '\0';
+}
+
+/* Leaves the run function of the command that stands in the place of a
+ * script; false, and nothing left: a script does. */
+static bool find_command(lua_State *L, char **argv, int argc, int first)
+{
+    if (first >= argc || !is_word(argv[first]) ||
+        strcmp(argv[first - 1], "--") == 0 || !push_commands(L, "find"))
         return false;
-    lua_getfield(L, -1, "run");
+    lua_pushstring(L, argv[first]);
+    if (!lp_host_call(L, 1, 1))
+        lp_host_report(L, program);
+    else if (lua_isfunction(L, -1))
+        return true;
+    else
+        lua_pop(L, 1);
+    return false;
+}
+
+/* The function on the stack with the words that follow; it gives the exit
+ * code, or nothing. */
+static int run_command(lua_State *L, char **argv, int argc, int first)
+{
     luaL_checkstack(L, argc, "too many arguments to script");
     for (int i = first + 1; i < argc; i++)
         lua_pushstring(L, argv[i]);
-    return run(L, LUA_OK, argc - first - 1);
+    if (!lp_host_call(L, argc - first - 1, 1)) {
+        lp_host_report(L, program);
+        return EXIT_FAILURE;
+    }
+    return (int)luaL_optinteger(L, -1, EXIT_SUCCESS);
+}
+
+static int help(lua_State *L)
+{
+    printf(usage_text, program, program);
+    bool ok = push_commands(L, "help");
+    return ok && run(L, LUA_OK, 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 static bool run_repl(lua_State *L)
@@ -297,8 +317,13 @@ static bool run_repl(lua_State *L)
 
 struct Command {
     char **argv;
-    int argc, ok;
+    int argc, code;
 };
+
+static int exit_code(bool ok)
+{
+    return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+}
 
 static int run_all(lua_State *L)
 {
@@ -313,27 +338,30 @@ static int run_all(lua_State *L)
     luaL_openlibs(L);
     set_path(L);
     set_arg(L, c->argv, c->argc, first);
+    if (wants & WANT_HELP) {
+        c->code = help(L);
+        return 0;
+    }
     if ((wants & (WANT_V | WANT_I)) == WANT_V)
         printf("lupine %s (%s)\n", LP_VERSION, LUA_RELEASE);
     if (!(wants & NO_ENVIRONMENT) && !run_init(L))
         return 0;
     if (!run_options(L, c->argv, first))
         return 0;
-    const char *command = find_command(c->argv, c->argc, first);
-    if (command) {
-        c->ok = run_command(L, command, c->argv, c->argc, first);
+    if (find_command(L, c->argv, c->argc, first)) {
+        c->code = run_command(L, c->argv, c->argc, first);
         return 0;
     }
     if (first < c->argc && !run_script(L, c->argv, c->argc, first))
         return 0;
     if (wants & WANT_I)
-        c->ok = run_repl(L);
+        c->code = exit_code(run_repl(L));
     else if (first < c->argc || wants & (WANT_E | WANT_V))
-        c->ok = 1;
+        c->code = EXIT_SUCCESS;
     else if (isatty(STDIN_FILENO))
-        c->ok = run_repl(L);
+        c->code = exit_code(run_repl(L));
     else
-        c->ok = run(L, luaL_loadfilex(L, NULL, "t"), 0);
+        c->code = exit_code(run(L, luaL_loadfilex(L, NULL, "t"), 0));
     return 0;
 }
 
@@ -351,7 +379,7 @@ static void set_process(void)
 
 int main(int argc, char **argv)
 {
-    struct Command c = {argv, argc, 0};
+    struct Command c = {argv, argc, EXIT_FAILURE};
     int first = 0;
     lp_host_return_environment();
     if (argc > 0 && argv[0][0])
@@ -359,10 +387,6 @@ int main(int argc, char **argv)
     int wants = read_options(argv, argc, &first);
     if (wants & BAD_USAGE)
         return bad_usage(argv[first]);
-    if (wants & WANT_HELP) {
-        printf(usage_text, program, program, program);
-        return EXIT_SUCCESS;
-    }
     set_process();
     lua_State *L = luaL_newstate();
     if (!L) {
@@ -374,8 +398,8 @@ int main(int argc, char **argv)
     lua_pushlightuserdata(L, &c);
     if (lua_pcall(L, 1, 0, 0) != LUA_OK) {
         lp_host_report(L, program);
-        c.ok = 0;
+        c.code = EXIT_FAILURE;
     }
     lua_close(L);
-    return c.ok ? EXIT_SUCCESS : EXIT_FAILURE;
+    return c.code;
 }

@@ -1,8 +1,13 @@
 /* core.host: what the machine offers, what the log does; the terminal's
  * columns. */
+#include <cblas.h>
+#include <jansson.h>
+#include <limits.h>
+#include <oneapi/dnnl/dnnl.h>
 #include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "src/base/cpu.h"
 #include "src/base/log.h"
@@ -85,6 +90,32 @@ static int host_time(lua_State *L)
     return 1;
 }
 
+/* () -> {pid, host, folder}: this process, its machine's name, where it is */
+static int host_process(lua_State *L)
+{
+    char text[PATH_MAX] = "";
+    lua_createtable(L, 0, 3);
+    lp_set_int(L, "pid", getpid());
+    if (gethostname(text, sizeof text - 1) == 0)
+        lp_set_string(L, "host", text);
+    if (getcwd(text, sizeof text)) /* else it was removed */
+        lp_set_string(L, "folder", text);
+    return 1;
+}
+
+/* () -> versions of the libraries that compute and read, by their names */
+static int host_libraries(lua_State *L)
+{
+    const dnnl_version_t *v = dnnl_version();
+    lua_createtable(L, 0, 4);
+    lua_pushfstring(L, "%d.%d.%d", v->major, v->minor, v->patch);
+    lua_setfield(L, -2, "oneDNN");
+    lp_set_string(L, "OpenBLAS", openblas_get_config());
+    lp_set_string(L, "jansson", JANSSON_VERSION);
+    lp_set_string(L, "zlib", zlibVersion());
+    return 1;
+}
+
 /* () -> columns of the terminal that stderr is; nil if it is none */
 static int terminal_columns(lua_State *L)
 {
@@ -99,10 +130,12 @@ static int terminal_columns(lua_State *L)
 static const luaL_Reg functions[] = {
     {"clock", host_clock},         /* () -> seconds, monotonic */
     {"cpu", host_cpu},             /* () -> {name, simd, …, threads} */
+    {"libraries", host_libraries}, /* () -> versions by name */
     {"log", host_log},             /* (level, line, [logger's name]) */
     {"log_copy", host_log_copy},   /* (path or nil) also gets the lines */
     {"log_level", host_log_level}, /* ([new]) -> level before */
     {"log_to", host_log_to},       /* ("stderr", "stdout" or path) */
+    {"process", host_process},     /* () -> {pid, host, folder} */
     {"time", host_time},           /* () -> seconds since 1970 */
     {NULL, NULL},
 };
