@@ -37,10 +37,14 @@ local function adopt(self, model)
   for domain, version in pairs(proto.opsets(model.opset_import)) do
     self._versions[domain] = version
   end
+  local metadata = node_attributes.metadata(model.metadata_props or {})
+  self._replicas = builder_model.replicas(metadata)
   for _, t in ipairs(g.initializer) do
     self._names:add(t.name, "initializer")
-    self._values[t.name] = tensors.read(t, self._folder)
-    own.add_initializer(self, t.name, self._values[t.name], self._values[t.name])
+    local all = tensors.read(t, self._folder)
+    self._values[t.name] = all
+    own.add_initializer(self, t.name, all, node_attributes.of_one(t.name,
+      node_attributes.settings_of(metadata, t.name), all, self._replicas))
   end
   for _, info in ipairs(g.input) do
     if not self._initializers[info.name] then

@@ -142,13 +142,47 @@ function M.note_variable(list, id, settings, t, replicas)
     note(list, METADATA.groupSize, id, settings:getGroupSize())
   end
   note(list, METADATA.retrievalMode, id, settings:getRetrievalMode().value)
-  if not replicas then
+  return M.of_one(id, settings, t, replicas)
+end
+
+--- What one replica has of a variable, nil where that depends on how many there will be.
+---@param id string
+---@param settings popart.VariableSettings?
+---@param t torch.Tensor
+---@param replicas integer? of the model
+---@return torch.Tensor?
+function M.of_one(id, settings, t, replicas)
+  if not settings then
+    return t
+  elseif not replicas then
     local shared = settings:isUsingCommGroup()
       and settings:getCommGroupType() == enums.CommGroupType.All
     return shared and t or nil
   end
   local shape = settings:shapeOnReplica(t.shape, replicas, id)
   return #shape < t:dim() and t[0] or t
+end
+
+--- What was noted of a variable; nil: nothing, all replicas share it.
+---@param metadata table<string, table<string, string>> as of M.metadata
+---@param id string
+---@return popart.VariableSettings?
+function M.settings_of(metadata, id)
+  local function number(key)
+    local text = (metadata[key] or {})[id]
+    return text and math.tointeger(tonumber(text))
+  end
+  local mode = number(METADATA.retrievalMode)
+  mode = mode and enums.VariableRetrievalMode(mode)
+  local kind, size = number(METADATA.groupType), number(METADATA.commGroupSize)
+  if kind then
+    return variable_settings.VariableSettings(
+      variable_settings.CommGroup(enums.CommGroupType(kind), size), mode)
+  elseif number(METADATA.stride) then
+    return variable_settings.VariableSettings(number(METADATA.stride), number(METADATA.groupSize),
+      mode)
+  end
+  return nil
 end
 
 --- What the metadata say, by key and id.

@@ -17,32 +17,12 @@ local prefixes = require("popart.prefixes")
 local tables = require("lupine.base.tables")
 local tensor_info = require("popart.tensor_info")
 local torch = require("torch")
-local variable_settings = require("popart.variable_settings")
 
 local M = {}
 
 local METADATA = node_attributes.METADATA
 
 -- ---- variables -----------------------------------------------------------------------------
-
--- The settings of a variable, from the model's metadata; nil: all replicas share it.
-local function settings_of(metadata, name)
-  local function number(key)
-    local text = (metadata[key] or {})[name]
-    return text and math.tointeger(tonumber(text))
-  end
-  local mode = number(METADATA.retrievalMode)
-  mode = mode and enums.VariableRetrievalMode(mode)
-  local kind, size = number(METADATA.groupType), number(METADATA.commGroupSize)
-  if kind then
-    return variable_settings.VariableSettings(
-      variable_settings.CommGroup(enums.CommGroupType(kind), size), mode)
-  elseif number(METADATA.stride) then
-    return variable_settings.VariableSettings(number(METADATA.stride), number(METADATA.groupSize),
-      mode)
-  end
-  return nil
-end
 
 --- The groups of replicas that share variables, as lupine's traces have them.
 --- error: popart_exception for an outer dimension that is not the number of groups
@@ -52,7 +32,7 @@ end
 function M.groups(model, replicas)
   local out = {}
   for _, name in ipairs(model.order) do
-    local settings = settings_of(model.metadata, name)
+    local settings = node_attributes.settings_of(model.metadata, name)
     local count = settings and settings:getGroupCount(replicas) or 1
     if count > 1 then
       settings:shapeOnReplica(model.variables[name].shape, replicas, name)
@@ -67,7 +47,7 @@ end
 
 -- Of a variable's groups, those of all replicas; nil where its values are read by group.
 local function replicas_of(s, name)
-  local settings = s.replicas > 1 and settings_of(s.model.metadata, name)
+  local settings = s.replicas > 1 and node_attributes.settings_of(s.model.metadata, name)
   if not settings or settings:getRetrievalMode().name ~= "AllReplicas" then
     return nil
   end

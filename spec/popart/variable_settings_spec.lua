@@ -63,6 +63,27 @@ describe("popart.VariableSettings", function()
       torch.zeros(3, 6), groups)
   end)
 
+  it("shows it to the builder of a model that is there, too", function()
+    for _, replicas in ipairs({ 0, 2 }) do
+      local b = popart.Builder()
+      if replicas > 0 then
+        b:embedReplicationFactor(replicas)
+      end
+      local x = b:addInputTensor("FLOAT", { 3, 4 })
+      local w = b:addInitializedInputTensor(torch.zeros(2, 4, 6),
+        Settings(CommGroup(Type.Ungrouped)))
+      local y = b:reshape_const(b.aiOnnx, { b.aiOnnx:matmul({ x, w }) }, { 18 })
+      local again = popart.Builder(b:getModelProto())
+      assert.same(replicas > 0 and { 4, 6 } or { 2, 4, 6 }, again:getTensorShape(w))
+      if replicas > 0 then
+        assert.same({ 18 }, again:getTensorShape(y))
+      else
+        refuses("popart_exception", "is not known before the graph is called",
+          again.getTensorShape, again, y)
+      end
+    end
+  end)
+
   it("is made in every way that PopART has", function()
     assert.equal(Mode.OnePerGroup, Settings():getRetrievalMode())
     assert.equal(Mode.AllReplicas, Settings(Mode.AllReplicas):getRetrievalMode())

@@ -16,13 +16,23 @@ local Builder = own.Builder
 local M = { methods = {} }
 local methods = M.methods
 
+local REPLICAS = "__replicationFactor"
+
+--- How many replicas a model says that it is for; nil: it does not.
+---@param metadata table<string, table<string, string>>
+---@return integer?
+function M.replicas(metadata)
+  local n = math.tointeger(tonumber((metadata[REPLICAS] or {})[""]))
+  return n and n > 0 and n or nil
+end
+
 --- The replicas that the model is for: with variables in groups their tensors have a
 --- dimension of groups in front.
 ---@param replicationFactor integer
 function methods:embedReplicationFactor(replicationFactor)
   self._replicas = check.int(replicationFactor, "embedReplicationFactor: replicationFactor",
     { min = 1 })
-  table.insert(self._model.metadata_props, { key = "__replicationFactor",
+  table.insert(self._model.metadata_props, { key = REPLICAS,
     value = tostring(replicationFactor) })
 end
 
