@@ -220,6 +220,27 @@ describe("an exported module", function()
     near(again(x):detach(), m:train()(x):detach(), "batch normalisation")
   end)
 
+  -- torch's own formulas: of the variance of a sample, shares of 0.1
+  it("may give the running statistics that a batch leaves", function()
+    local Told = nn.Module:extend("Told")
+    function Told:init()
+      nn.Module.init(self)
+      self.norm = nn.BatchNorm2d(3)
+    end
+    function Told:forward(a)
+      local y = self.norm(a)
+      return y, self.norm.running_mean, self.norm.running_var
+    end
+    local x = torch.randn({ 2, 3, 4, 4 })
+    local model = onnx.load(onnx.export(Told(), { x }, nil, { training = true }))
+    local y, mean, var = model:eval()(x)
+    near(y:detach(), nn.functional.batch_norm(x, torch.none, torch.none, { training = true }),
+      "results")
+    local plain = x:transpose(0, 1):reshape({ 3, -1 })
+    near(mean:detach(), plain:mean(1) * 0.1, "running mean")
+    near(var:detach(), plain:var(1) * 0.1 + 0.9, "running variance")
+  end)
+
   it("is a file, with its data beside it", function()
     local folder = files.folder()
     local m, x = nn.Linear(64, 64):eval(), torch.randn({ 2, 64 })

@@ -233,6 +233,23 @@ local function running(e, value)
   return nil
 end
 
+-- Mean and variance of a batch, where what follows from them is read: the running variance
+-- that ONNX's operator gives is of the population, torch's of a sample.
+local function batch_statistics(e, n)
+  if not (e:reads(n, 2) or e:reads(n, 3)) then
+    return nil
+  end
+  local x, axes = e:input(n, 1), { 0 }
+  for d = 2, #e:type(n, 1).shape - 1 do
+    axes[d] = d
+  end
+  local function mean(of, keepdims)
+    return e:emit("ReduceMean", { of }, { axes = axes, keepdims = keepdims })
+  end
+  local apart = e:emit("Sub", { x, mean(x, 1) })
+  return mean(x, 0), mean(e:emit("Mul", { apart, apart }), 0)
+end
+
 local function batch_norm_train(e, n)
   local channels = e:type(n, 1).shape[2]
   if e.version < 14 then
@@ -247,7 +264,7 @@ local function batch_norm_train(e, n)
     mean and e:name_of(mean) or filled(e, n, channels, 0),
     variance and e:name_of(variance) or filled(e, n, channels, 1) },
     { epsilon = n.attributes.eps, momentum = 1 - (share or 0.1), training_mode = 1 }, 3)
-  return y
+  return y, batch_statistics(e, n)
 end
 
 -- ---- batch_norm_eval: what it is composed of, in the trace --------------------------
