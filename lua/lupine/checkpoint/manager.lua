@@ -119,18 +119,18 @@ local function entry_of(root, name)
   return nil, false
 end
 
--- The entries, the latest first, and whether one went meanwhile.
+-- The entries, the latest first; whether one went meanwhile; how many there ought to be.
 local function entries_of(root)
-  local out, gone = {}, false
+  local out, gone, count = {}, false, 0
   for _, name in ipairs(core.is_folder(root) and core.list_folder(root) or {}) do
     if number_of(name) then
       local entry, went = entry_of(root, name)
       out[#out + 1] = entry
-      gone = gone or went
+      gone, count = gone or went, count + 1
     end
   end
   table.sort(out, later)
-  return out, gone
+  return out, gone, count
 end
 
 --- The checkpoints that are there, the latest first. Their manifests are read; one
@@ -246,10 +246,10 @@ end
 
 -- ---- going on ------------------------------------------------------------------------
 
--- {states, info, are_objects, entry =} of the latest one that is whole; else nil, and
--- whether one went meanwhile: another process removes old ones.
+-- {states, info, are_objects, entry =} of the latest one that is whole; else nil, whether
+-- one went meanwhile (another process removes old ones), and how many there were.
 local function read_latest(root)
-  local entries, gone = entries_of(root)
+  local entries, gone, count = entries_of(root)
   for i, entry in ipairs(entries) do
     local got = table.pack(pcall(folder.read, entry.path))
     if got[1] then
@@ -263,17 +263,7 @@ local function read_latest(root)
       gone = true
     end
   end
-  return nil, gone
-end
-
--- Whether there are folders that ought to be checkpoints.
-local function has_any(root)
-  for _, name in ipairs(core.is_folder(root) and core.list_folder(root) or {}) do
-    if number_of(name) then
-      return true
-    end
-  end
-  return false
+  return nil, gone, count
 end
 
 local ATTEMPTS = 20
@@ -286,14 +276,15 @@ local ATTEMPTS = 20
 ---@return lupine.checkpoint.Entry?
 function Manager:restore_latest(what)
   check.table(what, "restore_latest: objects")
-  local found, gone
+  local found, gone, count
   local attempts = 0
   repeat
-    found, gone = read_latest(self.root)
+    found, gone, count = read_latest(self.root)
     attempts = attempts + 1
   until found or not gone or attempts == ATTEMPTS
-  errors.check(found or not has_any(self.root), "ValueError",
-    "restore_latest: none of the checkpoints in '%s' can be used", self.root)
+  errors.check(found or count == 0, "ValueError",
+    "restore_latest: none of the %s in '%s' can be used", check.count(count or 0, "checkpoint"),
+    self.root)
   if not found then
     return nil
   end
