@@ -65,9 +65,11 @@ local function read_group(node, prefix, values, nodes)
       unknown(value, prefix, name)
     elseif row.type == "group" then
       read_group(value, key, values, nodes)
+    elseif types.is_null(value) then
+      values[key], nodes[key] = nil, nil -- there is none, whatever the default
     elseif row.type == "options" then
       values[key], nodes[key] = value, value
-    elseif not types.is_null(value) then
+    else
       values[key] = types[row.type].read(value, row, key)
       nodes[key] = value
     end
@@ -128,6 +130,41 @@ function M.read(path, words)
   return M.of_tree(sources.resolved(root), path)
 end
 
+-- Which of two keys tells the end; another one takes its place.
+local ENDS = { epochs = "steps", steps = "epochs" }
+
+--- Reads the configuration that a run wrote, with the origins that it has there. `words`
+--- may change the keys whose rows say `resumable`.
+--- error: ConfigFileError with file and line; FileNotFoundError
+---@param path string
+---@param words? string[] "key=value"
+---@return table Config
+function M.reread(path, words)
+  local root = sources.with_origins(path)
+  for _, word in ipairs(words or {}) do
+    local key = word:match("^([%w_.]+)=")
+    local row = by_name[key]
+    errors.check(not row or row.resumable, "ConfigFileError", "command line: %s: a run that goes "
+      .. "on keeps its %s, or its numbers were no run's; what can change is %s", tostring(key),
+      tostring(key), table.concat(M.resumable(), ", "))
+    if ENDS[key] then
+      root = sources.over(root, sources.word(ENDS[key] .. "="))
+    end
+    root = sources.over(root, sources.word(word))
+  end
+  return M.of_tree(sources.resolved(root), path)
+end
+
+--- Names of the keys that a run that goes on may change.
+---@return string[]
+function M.resumable()
+  local out = {}
+  for _, row in ipairs(schema) do
+    out[#out + 1] = row.resumable and row.name or nil
+  end
+  return out
+end
+
 --- The same of a table, as a script has it.
 ---@param keys table
 ---@return table Config
@@ -172,14 +209,25 @@ function Config:origin(key)
   return self.nodes[key] and self.nodes[key].at
 end
 
+--- Sets a value that was found after reading.
+---@param key string
+---@param value any plain, of the key's type
+---@param origin string
+function Config:set(key, value, origin)
+  local node = document.lua(value, origin)
+  self.values[key] = types[by_name[key].type].read(node, by_name[key], key)
+  self.nodes[key] = node
+end
+
 --- The whole configuration as YAML that says the same, each value's origin behind it
 --- if asked.
 ---@param with_origins? boolean
 ---@return string
 function Config:yaml(with_origins)
-  return emit(schema, self.values, self.nodes, with_origins)
+  return emit.config(schema, self.values, self.nodes, with_origins)
 end
 
 M.schema = schema
+M.rows = by_name
 M.Config = Config
 return M

@@ -133,7 +133,7 @@ end
 ---@param nodes table<string, table> where they stood
 ---@param with_origins? boolean
 ---@return string
-return function(schema, values, nodes, with_origins)
+local function config(schema, values, nodes, with_origins)
   local lines = {}
   for _, row in ipairs(schema) do
     if row.name ~= "include" then -- what was included stands here
@@ -146,3 +146,5 @@ return function(schema, values, nodes, with_origins)
   end
   return table.concat(lines, "\n") .. "\n"
 end
+
+return { config = config, value = flow }

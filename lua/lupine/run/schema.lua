@@ -7,6 +7,7 @@
 ---   required  whether it has to be given
 ---   values, min, max, above, below, of, what   the type's own
 ---   within    where a short class name is looked up, in this order
+---   resumable whether a run that goes on (--resume) may have another value
 ---   doc       what it is
 ---
 --- `options` has the rows of poptorch.Options below it (lua/lupine/run/options.lua).
@@ -70,9 +71,9 @@ return {
       "autocast_bfloat16" },
     doc = "Type of weights and inputs; autocast_: weights in float32, products in the other." },
 
-  { name = "epochs", type = "int", min = 0,
+  { name = "epochs", resumable = true, type = "int", min = 0,
     doc = "How often the training set is gone through; absent: `steps` tells the end, or 1." },
-  { name = "steps", type = "int", min = 0,
+  { name = "steps", resumable = true, type = "int", min = 0,
     doc = "Updates until the end; absent: `epochs` tells it." },
   { name = "accumulation", type = "int", min = 1, default = 1,
     doc = "Batches whose gradients make one update (mode poptorch: "
@@ -107,22 +108,23 @@ return {
     doc = "Further objects that the loop tells what happens, in this order." },
 
   { name = "checkpoint", type = "group", doc = "What is kept so that a run can go on." },
-  { name = "checkpoint.every", type = "every", default = "1 epoch",
+  { name = "checkpoint.every", resumable = true, type = "every", default = "1 epoch",
     doc = "How often a checkpoint is written." },
-  { name = "checkpoint.keep", type = "int", min = 1, default = 2,
+  { name = "checkpoint.keep", resumable = true, type = "int", min = 1, default = 2,
     doc = "How many of the last stay." },
-  { name = "checkpoint.best", type = "string",
+  { name = "checkpoint.best", resumable = true, type = "string",
     doc = "The best by this metric stays as well, as `validation.accuracy`." },
-  { name = "checkpoint.best_mode", type = "enum", values = { "min", "max" }, default = "min",
+  { name = "checkpoint.best_mode", resumable = true, type = "enum",
+    values = { "min", "max" }, default = "min",
     doc = "Whether less or more is better." },
 
   { name = "logging", type = "group", doc = "What is told of a run." },
-  { name = "logging.every", type = "int", min = 1, default = 50,
+  { name = "logging.every", resumable = true, type = "int", min = 1, default = 50,
     doc = "Steps between two rows of metrics." },
-  { name = "logging.tensorboard", type = "bool", default = false,
+  { name = "logging.tensorboard", resumable = true, type = "bool", default = false,
     doc = "Whether event files for TensorBoard are written, too." },
-  { name = "logging.progress", type = "bool", default = true,
+  { name = "logging.progress", resumable = true, type = "bool", default = true,
     doc = "A bar in a terminal, a line every few seconds elsewhere." },
-  { name = "logging.report", type = "bool", default = true,
+  { name = "logging.report", resumable = true, type = "bool", default = true,
     doc = "Whether the report of the simulated system is kept (mode poptorch)." },
 }

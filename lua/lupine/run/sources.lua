@@ -25,6 +25,22 @@ local function read_text(path, from)
   return text
 end
 
+-- A run's folder says all of its values, so that each has to be one that a text can say.
+local function check_plain(node, path)
+  if node.kind == "scalar" then
+    local kind = type(node.value)
+    if kind == "table" or kind == "function" or kind == "userdata" or kind == "thread" then
+      fail(path, "the program returned a %s among the values; a run file has texts, numbers, truth "
+        .. "values, lists and tables by name (a class or function of your own is "
+        .. "{class = \"FILE.lua:NAME\"})", kind)
+    end
+  end
+  for _, inner in pairs(node.values or node.items or {}) do
+    check_plain(inner, path)
+  end
+  return node
+end
+
 -- A run file in Lua is a program that returns the table; it is run, as any script is.
 local function run_lua(path)
   local chunk, why = loadfile(path, "t")
@@ -35,7 +51,7 @@ local function run_lua(path)
   if type(value) ~= "table" or getmetatable(value) then
     fail(path, "the program has to return the table of keys, it returned a %s", type(value))
   end
-  return document.lua(value, path)
+  return check_plain(document.lua(value, path), path)
 end
 
 local READERS = {
@@ -122,6 +138,26 @@ function M.file(path, from, open)
   end
   open[path] = nil
   return M.over(out, node)
+end
+
+--- The tree of a text that config:yaml(true) made: nodes stand where its comments say.
+--- error: ConfigFileError, FileNotFoundError
+---@param path string
+---@return table node
+function M.with_origins(path)
+  local origins = {}
+  for line in (read_text(path) .. "\n"):gmatch("([^\n]*)\n") do
+    origins[#origins + 1] = line:match("^.* # (.*)$") or false
+  end
+  local function place(node)
+    local line = math.tointeger(tonumber(node.at:match(":(%d+)$")))
+    node.at = line and origins[line] or node.at
+    for _, inner in pairs(node.values or node.items or {}) do
+      place(inner)
+    end
+    return node
+  end
+  return place(M.file(path))
 end
 
 --- The tree that has one node, at a path with points.

@@ -1,0 +1,40 @@
+--- The commands of the host program: words in the place of a script, as in
+--- `lupine run`. A module's run() gets the words that follow and gives the exit code
+--- (nothing: 0):
+---
+---   0    done
+---   1    an error
+---   2    the command line is wrong
+---   75   stopped early, with all that going on takes saved (EX_TEMPFAIL: try again)
+local M = { DONE = 0, ERROR = 1, USAGE = 2, INTERRUPTED = 75 }
+
+-- In the order of the help.
+local ROWS = {
+  { "run", "lupine.commands.run", "train what a run file says, or go on with a run" },
+  { "new", "lupine.commands.new", "write a small project that `lupine run` trains" },
+  { "profile", "lupine.profile.command", "run a script and show where its time goes" },
+  { "info", "lupine.devices.command",
+    "list the devices of the simulated machine and who has them" },
+}
+
+--- What runs a command; nil: the word is none, and a script's name.
+---@param word string
+---@return function?
+function M.find(word)
+  for _, row in ipairs(ROWS) do
+    if row[1] == word then
+      return require(row[2]).run
+    end
+  end
+  return nil
+end
+
+--- Prints the commands, for `lupine --help`.
+function M.help()
+  print("Commands (each has --help; a file of that name: ./run):")
+  for _, row in ipairs(ROWS) do
+    print(("  %-14s %s"):format(row[1], row[3]))
+  end
+end
+
+return M
