@@ -1,6 +1,7 @@
 --- What a loader gives and what a model returns, as all engines and metrics see it.
 local core = require("lupine.core")
 local inputs = require("lupine.training_step.inputs")
+local loop = require("torch.utils.data.loop")
 
 local M = {}
 
@@ -35,6 +36,20 @@ function M.samples(values)
     end
   end
   return 0
+end
+
+--- The values of the next batch, packed; n is 0 at the end. A batch that is a list is
+--- several values.
+---@param step fun(): any ...
+---@return {n: integer}
+function M.next(step)
+  local values = table.pack(step())
+  if values[1] == nil then
+    return { n = 0 }
+  elseif values.n == 1 and loop.is_list(values[1]) then
+    return table.pack(loop.spread(values[1]))
+  end
+  return values
 end
 
 local function cast(value, dtype)

@@ -106,6 +106,9 @@ end
 ---@return {module: string?, input: string?, parameter: string?, message: string}
 function M.find(engine, values, before)
   values = engine:prepared(values)
+  if engine.recover then
+    engine:recover()
+  end
   local found = { input = bad_input(engine, values), parameter = bad_parameter(engine.model) }
   local ok, module, name = pcall(run, engine, values, before)
   local parts = {}
@@ -113,7 +116,8 @@ function M.find(engine, values, before)
     found.module = name
     parts[1] = "the first module whose output is not finite is " .. shown(module, name)
   elseif ok then
-    parts[1] = "no module's output is not finite when the model runs again: it is the loss"
+    parts[1] = "no module's output is not finite when the model runs again"
+      .. (engine.recover and " with the latest weights that the host had" or ": it is the loss")
   else
     parts[1] = "the model cannot be run again: " .. tostring(module)
   end

@@ -96,16 +96,47 @@ local function release_inference(self)
   end
 end
 
+-- The weights of now, all of whose losses were finite.
+local function keep(self)
+  self.good = self.good or {}
+  for name, t in pairs(self.model:state_dict()) do
+    if self.good[name] then
+      self.good[name]:copy_(t)
+    else
+      self.good[name] = t:detach():clone()
+    end
+  end
+end
+
+--- Before a loop of steps.
+function Device:begin()
+  keep(self)
+end
+
 --- Weights and states are on the host then.
 function Device:settle()
   if self.trainer:isCompiled() and self.trainer:isAttachedToDevice() then
     self.trainer:copyWeightsToHost()
+    keep(self)
   end
 end
 
 --- The training model gives the device back, as validation begins.
 function Device:pause()
+  local attached = self.trainer:isCompiled() and self.trainer:isAttachedToDevice()
   release(self.trainer)
+  if attached then
+    keep(self)
+  end
+end
+
+--- After a loss that is not finite, with which the device has made an update: the model
+--- has the latest weights that were on the host before.
+function Device:recover()
+  if self.trainer:isCompiled() then
+    self.trainer:destroy()
+  end
+  self.model:load_state_dict(self.good)
 end
 
 --- The optimizer has other hyper-parameters.

@@ -2,6 +2,7 @@
 --- update; of several that one call of a device makes the last one counts. All that is
 --- due happens between two steps, where a checkpoint has everything.
 local averages = require("lupine.trainer.averages")
+local batch = require("lupine.trainer.batch")
 local blame = require("lupine.trainer.blame")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
@@ -318,8 +319,8 @@ local function epoch(self)
   self._bar = bar
   local ended = false
   while not ended and not self._stopping and not (is_complete(self) and self._batch ~= length) do
-    local values = table.pack(step())
-    ended = values[1] == nil
+    local values = batch.next(step)
+    ended = values.n == 0
     if not ended then
       train(self, values)
     end

@@ -1,5 +1,6 @@
 --- Going through a loader without training: validation and prediction.
 local averages = require("lupine.trainer.averages")
+local batch = require("lupine.trainer.batch")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local loop = require("torch.utils.data.loop")
@@ -10,8 +11,8 @@ local M = {}
 local function each(loader, fn)
   local step = loop.iterate(loader, "Trainer: a loader")
   while true do
-    local values = table.pack(step())
-    if values[1] == nil then
+    local values = batch.next(step)
+    if values.n == 0 then
       return
     end
     fn(values)
