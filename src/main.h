@@ -19,6 +19,10 @@ void lp_host_report(lua_State *L, const char *program);
 void lp_host_own_folder(const char *own);
 void lp_host_open_traceback(lua_State *L);
 
+/* (mode "full" or "short" of tracebacks from now on, or nothing: -> the last
+ * error's, with lupine's own frames, or nil) */
+int lp_host_set_traceback(lua_State *L);
+
 /* main_edit.c: pushes the table that lua/lupine/repl.lua gets. */
 void lp_host_push_terminal(lua_State *L);
 void lp_host_close_terminal(void);

@@ -26,6 +26,11 @@ static lua_State *running; /* for the signal handler */
 static int host_levels;    /* of the stack below the running call */
 static const char *own_folder = "";
 static char traceback_key; /* registry: traceback of the last error */
+static char full_key;      /* the same with lupine's own frames */
+
+static const char *const modes[] = {"short", "full", NULL};
+enum { SHORT, FULL };
+static int mode = -1; /* of tracebacks; not asked yet */
 
 void lp_host_own_folder(const char *own)
 {
@@ -115,12 +120,8 @@ static void add_frame(luaL_Buffer *b, lua_State *L, const lua_Debug *ar)
 
 /* Levels from `level` up to `end`, where the host's own calls begin; of a
  * deep stack only both ends. */
-static void push_traceback(lua_State *L, int level, int end)
+static void push_traceback(lua_State *L, int level, int end, bool full)
 {
-    static const char *const modes[] = {"short", "full", NULL};
-    static int mode = -1; /* not asked yet */
-    if (mode < 0)
-        mode = lp_env_choice("LUPINE_TRACEBACK", modes);
     int skip_from = level + HEAD, skip = end - level - HEAD - TAIL;
     int hidden = 0;
     lua_Debug ar;
@@ -132,7 +133,7 @@ static void push_traceback(lua_State *L, int level, int end)
             lua_pushfstring(L, "\n\t... (%d levels)", skip);
             luaL_addvalue(&b);
             level += skip - 1;
-        } else if (mode == 0 && is_own(L, level)) {
+        } else if (!full && is_own(L, level)) {
             hidden++;
         } else {
             lua_getinfo(L, "Snl", &ar);
@@ -172,13 +173,23 @@ static void suggest(lua_State *L)
     lua_settop(L, 1);
 }
 
-/* Keeps an error object as it is; the traceback goes to the registry. */
+static bool shows_all(void)
+{
+    if (mode < 0)
+        mode = lp_env_choice("LUPINE_TRACEBACK", modes);
+    return mode == FULL;
+}
+
+/* Keeps an error object as it is; the tracebacks go to the registry. */
 static int handler(lua_State *L)
 {
     luaL_checkstack(L, LUA_MINSTACK, NULL);
     lua_settop(L, 1);
     suggest(L);
-    push_traceback(L, 1, count_levels(L) - host_levels);
+    int end = count_levels(L) - host_levels;
+    push_traceback(L, 1, end, true);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &full_key);
+    push_traceback(L, 1, end, shows_all());
     lua_rawsetp(L, LUA_REGISTRYINDEX, &traceback_key);
     return 1;
 }
@@ -190,7 +201,17 @@ static int host_traceback(lua_State *L)
     int level = (int)luaL_optinteger(L, 1, 1);
     luaL_checkstack(L, LUA_MINSTACK, NULL);
     int below = L == running ? host_levels : 0; /* a coroutine has none */
-    push_traceback(L, level, count_levels(L) - below);
+    push_traceback(L, level, count_levels(L) - below, shows_all());
+    return 1;
+}
+
+int lp_host_set_traceback(lua_State *L)
+{
+    if (!lua_isnoneornil(L, 1)) {
+        mode = luaL_checkoption(L, 1, NULL, modes);
+        return 0;
+    }
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &full_key);
     return 1;
 }
 

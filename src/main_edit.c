@@ -453,6 +453,7 @@ void lp_host_push_terminal(lua_State *L)
         {"remember", term_remember},
         {"call", term_call},
         {"report", term_report},
+        {"traceback", lp_host_set_traceback},
         {"private_file", term_private_file},
         {"files", term_files},
         {NULL, NULL},

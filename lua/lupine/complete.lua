@@ -25,8 +25,18 @@ local function add_class(list, cls)
   end
 end
 
--- The tables in which `v.name` would be looked up, in order.
-local function tables_of(v)
+-- Whether a function is one of this library's Lua files: others are not called.
+local own = debug.getinfo(1, "S").source:match("^(@.*)lupine[/\\]complete%.lua$")
+
+local function is_own(f)
+  local source = type(f) == "function" and debug.getinfo(f, "S").source
+  return source and own and source:sub(1, #own) == own
+end
+
+--- The tables in which `v.name` would be looked up, in order.
+---@param v any
+---@return table[]
+function M.tables_of(v)
   local list = {}
   if class.is_class(v) then
     add_class(list, v)
@@ -36,7 +46,7 @@ local function tables_of(v)
   end
   local mt = debug.getmetatable(v)
   local members = type(mt) == "table" and rawget(mt, "__members")
-  for _, t in ipairs(members and members(v) or {}) do
+  for _, t in ipairs(is_own(members) and members(v) or {}) do
     list[#list + 1] = t
   end
   add_class(list, mt)
@@ -65,7 +75,7 @@ local function lazy_of(v)
 end
 
 local function raw_field(v, name)
-  for _, t in ipairs(tables_of(v)) do
+  for _, t in ipairs(M.tables_of(v)) do
     local field = rawget(t, name)
     if field ~= nil then
       return field
@@ -106,9 +116,15 @@ local function is_callable(v)
   return type(mt) == "table" and rawget(mt, "__call") ~= nil
 end
 
-local function fields(v, prefix, only_callable)
+--- Names of fields that start with the prefix; `only_callable`: of methods.
+---@param v any
+---@param prefix? string
+---@param only_callable? boolean
+---@return string[]
+function M.fields(v, prefix, only_callable)
+  prefix = prefix or ""
   local seen, list = {}, {}
-  for _, t in ipairs(tables_of(v)) do
+  for _, t in ipairs(M.tables_of(v)) do
     for k, field in next, t do
       if type(k) == "string" and k:find("^[%a_][%w_]*$") and k:sub(1, #prefix) == prefix
         and not seen[k] and (prefix ~= "" or k:sub(1, 1) ~= "_")
@@ -133,16 +149,16 @@ local function names(text, globals)
     if v == nil then
       return {}, prefix
     end
-    return fields(v, prefix, mark == ":"), prefix
+    return M.fields(v, prefix, mark == ":"), prefix
   end
   prefix = text:match("['\"]%s*%)%s*:([%w_]*)$")
   if prefix then -- a method of a string literal
-    return fields("", prefix, true), prefix
+    return M.fields("", prefix, true), prefix
   elseif text:find("[:%.][%w_]*$") then -- of a result: running code would tell
     return {}, ""
   end
   prefix = text:match("[%a_][%w_]*$") or ""
-  local list = fields(globals, prefix, false)
+  local list = M.fields(globals, prefix, false)
   for word in pairs(keywords) do
     if prefix ~= "" and word:sub(1, #prefix) == prefix then
       list[#list + 1] = word

@@ -76,11 +76,7 @@ function RENDER.enumeration(r, name)
     wrapped(members, "  "))
 end
 
--- Where a name is looked for that the script has not, in order.
-local PLACES = { "torch", "torch.nn", "torch.nn.functional", "torch.optim",
-  "torch.optim.lr_scheduler", "torch.utils.data", "torch.nn.init", "torch.nn.utils",
-  "torch.distributions", "torch.linalg", "torch.special", "torch.autograd", "poptorch", "popart",
-  "lupine", "lupine.onnx" }
+local PLACES = require("lupine.repl.places")
 -- What scripts call some of them.
 local SHORT = { F = "torch.nn.functional", data = "torch.utils.data", D = "torch.distributions" }
 

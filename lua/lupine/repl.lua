@@ -1,103 +1,15 @@
 --- The read-eval-print loop. The host (src/main_edit.c) gives line editing and
---- protected calls as the table `terminal`; everything else is here.
----
---- The history is a text file with an entry a line; the further lines of an
---- entry start with a tab. Each entry is appended at once, so several sessions
---- share the file and a killed one loses nothing.
+--- protected calls as the table `terminal`; everything else is here and in the
+--- files of repl/.
+local commands = require("lupine.repl.commands")
 local complete = require("lupine.complete")
-local describe = require("lupine.describe")
+local core = require("lupine.core")
+local history = require("lupine.repl.history")
+local scope = require("lupine.repl.scope")
 local show = require("lupine.show")
 require("lupine.base.suggest") -- for the host, which prints errors
 
 local M = {}
-
-local HELP = [[
-An expression prints its value; _ is the last one. An unfinished line goes on.
-Nothing is loaded at the start: torch = require("torch"), nn = torch.nn (or
-lupine -l torch). Write no `local`: it ends with its line.
-  ?NAME         what NAME is: forms or signature, description, source
-                (?torch.nn.functional.conv2d, ?nn.LSTM, ?x:sum)
-  :time EXPR    evaluates and tells the time it took
-  :help         this
-  Ctrl-C        stops what runs, or drops the line
-  :quit, :q     leaves, as exit, quit and Ctrl-D do]]
-
--- ---- history ---------------------------------------------------------------
-
-local function history_path(terminal)
-  local state = os.getenv("XDG_STATE_HOME")
-  if state and state:sub(1, 1) == "/" then
-    return state .. "/lupine/history"
-  end
-  local home = os.getenv("HOME")
-  if not home or home == "" then
-    return nil
-  elseif #terminal.files(home .. "/.local/state") > 0 then
-    return home .. "/.local/state/lupine/history"
-  end
-  return home .. "/.lupine_history"
-end
-
-local function warn_history(message)
-  io.stderr:write("lupine: history is not kept: ", message, "\n")
-end
-
-local function load_history(terminal)
-  local path = history_path(terminal)
-  if not path then
-    return nil
-  end
-  local ok, message = terminal.private_file(path)
-  if not ok then
-    warn_history(message)
-    return nil
-  end
-  local entry
-  for line in io.lines(path) do
-    if line:sub(1, 1) == "\t" and entry then
-      entry = entry .. "\n" .. line:sub(2)
-    else
-      if entry then
-        terminal.remember(entry)
-      end
-      entry = line
-    end
-  end
-  if entry then
-    terminal.remember(entry)
-  end
-  return path
-end
-
--- Returns the path to use from now on: nil after a failure.
-local function remember(terminal, path, text)
-  text = text:gsub("^%s+", ""):gsub("%s+$", "")
-  if text == "" then
-    return path
-  end
-  terminal.remember(text)
-  if not path then
-    return nil
-  end
-  local f, message = io.open(path, "a")
-  if not f then
-    warn_history(message)
-    return nil
-  end
-  f:setvbuf("full") -- one write: sessions do not mix within an entry
-  local ok
-  ok, message = f:write(text:gsub("\n", "\n\t"), "\n")
-  if ok then
-    ok, message = f:close()
-  else
-    f:close()
-  end
-  if not ok then
-    warn_history(message)
-    return nil
-  end
-  return path
-end
 
 -- ---- chunks ----------------------------------------------------------------
 
@@ -114,17 +26,14 @@ local function import(text)
   return module and ('; write %s = require("%s")'):format(name, whole) or ""
 end
 
---- Compiles a chunk, first as an expression list. Returns the function, or
---- nil and "unfinished", or nil and the error message.
---- `=expr` is an expression, as in Lua 5.1's loop.
----@param text string
----@return function? chunk
----@return string? why "unfinished", or the message
-function M.compile(text)
-  local expression = text:match("^%s*=(.*)$")
-  local f, expression_error = load("return " .. (expression or text), "=stdin", "t")
+-- Whether Lua takes a text, first as a list of expressions: the chunk's text and
+-- whether it is such a list; or nil and "unfinished", or nil and the message.
+local function parse(text)
+  local expression = text:match("^%s*=(.*)$") -- as in Lua 5.1's loop
+  local list = "return " .. (expression or text)
+  local f, expression_error = load(list, "=stdin", "t")
   if f then
-    return f
+    return list, true
   end
   local message = expression_error
   if expression then
@@ -132,11 +41,29 @@ function M.compile(text)
   end
   f, message = load(text, "=stdin", "t")
   if f then
-    return f
+    return text, false
   elseif message:find("near <eof>$") or expression_error:find("near <eof>$") then
     return nil, "unfinished"
   end
   return nil, message .. import(text)
+end
+
+--- Compiles a chunk, first as an expression list. Returns the function, or
+--- nil and "unfinished", or nil and the error message.
+---@param text string
+---@param locals? lupine.repl.Scope what it sees and adds to
+---@return function? chunk
+---@return string|boolean why "unfinished", or the message; of a chunk: is it an expression list?
+function M.compile(text, locals)
+  local code, why = parse(text)
+  if not code then
+    return nil, why
+  end
+  local f, message = (locals or scope.new()):load(code, "=stdin")
+  if not f then
+    return nil, message
+  end
+  return f, why
 end
 
 local function prompt(name, default)
@@ -144,138 +71,172 @@ local function prompt(name, default)
   return p == nil and default or tostring(p)
 end
 
+-- ---- a session -------------------------------------------------------------
+
+---@class lupine.repl.Session
+---@field terminal table the host's
+---@field globals table
+---@field scope lupine.repl.Scope
+---@field entries lupine.repl.Entry[] what ran without an error
+local Session = {}
+Session.__index = Session
+
+--- What an entry finds by name.
+function Session:names()
+  return self.scope:names(self.globals)
+end
+
+--- Keeps an entry for `:save`.
+---@param entry lupine.repl.Entry
+function Session:record(entry)
+  self.entries[#self.entries + 1] = entry
+end
+
+-- A value as text, a tensor with its type and shape.
+local function text_of(v)
+  local text = show.show(v)
+  if core.is_tensor(v) and not core.is_closed(v) then
+    text = ("%s  -- %s [%s]"):format(text, tostring(v.dtype):gsub("^torch%.", ""),
+      table.concat(v.shape, ", "))
+  end
+  return text
+end
+
 local function print_results(...)
   local texts = table.pack(...)
   local lines = false
   for i = 1, texts.n do
-    texts[i] = show.show(texts[i])
+    texts[i] = text_of(texts[i])
     lines = lines or texts[i]:find("\n", 1, true) ~= nil
   end
   io.write(table.concat(texts, lines and "\n" or "\t"), "\n")
 end
 
--- Runs f; its results are printed and the first kept in _.
-local function evaluate(terminal, f)
-  local results = table.pack(terminal.call(f))
+--- Prints an error and keeps it for :traceback.
+---@param e any
+function Session:report(e)
+  self.failure = e
+  self.terminal.report(e)
+end
+
+--- Runs f; its results are printed (unless `quiet`) and the first kept in _.
+---@param f function
+---@param quiet? boolean
+---@return boolean ok
+---@return boolean? valued whether it gave a value
+function Session:evaluate(f, quiet)
+  local results = table.pack(self.terminal.call(f))
   if not results[1] then
-    return terminal.report(results[2])
-  end
-  if results.n > 1 then
-    if results[2] ~= nil then
-      rawset(_G, "_", results[2])
-    end
-    local ok, message = terminal.call(print_results, table.unpack(results, 2, results.n))
-    if not ok then
-      terminal.report(message)
-    end
-  end
-end
-
--- ---- commands --------------------------------------------------------------
-
-local function time(terminal, text)
-  local f, message = M.compile(text)
-  if not f then
-    return terminal.report(message)
-  end
-  local wall, cpu = require("lupine.core").host.clock(), os.clock()
-  evaluate(terminal, f)
-  io.write(("%.6f s, processor %.6f s\n"):format(
-    require("lupine.core").host.clock() - wall, os.clock() - cpu))
-end
-
--- True if the line was a command.
-local function command(terminal, line)
-  local name = line:match("^%s*%?%s*([%a_][%w_%.:]*)%s*$")
-  if name then
-    local ok, text = terminal.call(describe, name, _G)
-    if ok then
-      io.write(text, "\n")
-    else
-      terminal.report(text)
-    end
-    return true
-  end
-  local word, rest = line:match("^%s*:([%a]+)%s*(.*)$")
-  if word == "time" then
-    time(terminal, rest)
-  elseif word == "help" or line:find("^%s*%?%s*$") then
-    io.write(HELP, "\n")
-  elseif word then
-    io.write("no command :", word, "; :help lists them\n")
-  else
+    self:report(results[2])
     return false
   end
-  return true
+  if results.n > 1 and not quiet then
+    if results[2] ~= nil then
+      rawset(self.globals, "_", results[2])
+    end
+    local ok, message = self.terminal.call(print_results, table.unpack(results, 2, results.n))
+    if not ok then
+      self:report(message)
+    end
+  end
+  return true, results[2] ~= nil
 end
 
 local LEAVE = { exit = true, quit = true }
 local LEAVE_COMMAND = { exit = true, quit = true, q = true }
 
 -- :quit; exit, quit, with () or without, unless the script has such a name.
-local function leaves(line)
+function Session:leaves(line)
   if LEAVE_COMMAND[line:match("^%s*:(%a+)%s*$") or ""] then
     return true
   end
   local name = line:match("^%s*(%a+)%s*;?%s*$") or line:match("^%s*(%a+)%s*%(%s*%)%s*;?%s*$")
-  return name and LEAVE[name] and rawget(_G, name) == nil
+  return name and LEAVE[name] and rawget(self.globals, name) == nil and not self.scope.cells[name]
 end
 
 -- ---- the loop --------------------------------------------------------------
 
--- Reads one chunk: text and function, or text alone if it does not compile
--- (reported) or was a command; nil at the end of input and where it leaves.
-local function read_chunk(terminal, completer)
-  local text, why = terminal.readline(prompt("_PROMPT", "> "), completer)
-  if not text then
-    return why == "interrupted" and "" or nil
-  elseif leaves(text) then
-    return nil
-  elseif command(terminal, text) or text:find("^%s*$") then
-    return text
-  end
+-- Reads on until the code that begins with `code` is whole. Returns what was
+-- typed, and the chunk with whether it is an expression, if it compiles.
+function Session:read_on(text, code)
   while true do
-    local f, message = M.compile(text)
+    local f, why = M.compile(code, self.scope)
     if f then
-      return text, f
-    elseif message ~= "unfinished" then
-      terminal.report(message)
+      return text, code, f, why
+    elseif why ~= "unfinished" then
+      self:report(why)
       return text
     end
     local more
-    more, why = terminal.readline(prompt("_PROMPT2", ">> "), completer)
+    more, why = self.terminal.readline(prompt("_PROMPT2", ">> "), self.completer)
     if not more then
       if why == "end" then
-        terminal.report(select(2, load(text, "=stdin", "t")))
+        self:report(select(2, load(code, "=stdin", "t")))
       end
       return ""
     end
-    text = text .. "\n" .. more
+    text, code = text .. "\n" .. more, code .. "\n" .. more
+  end
+end
+
+-- Runs what was read, and keeps it if it raised nothing.
+function Session:run(text, code, f, is_expression)
+  local timed = text ~= code
+  local ok, valued
+  if timed then
+    ok = commands.time(self, f, is_expression)
+  else
+    ok, valued = self:evaluate(f)
+  end
+  if ok then
+    self:record({ command = timed and text or nil, code = code, valued = valued })
+  end
+end
+
+-- One entry; false where the loop ends.
+function Session:step()
+  local text, why = self.terminal.readline(prompt("_PROMPT", "> "), self.completer)
+  if not text then
+    return why == "interrupted"
+  elseif self:leaves(text) then
+    return false
+  end
+  local code, f, is_expression
+  local is_command = not text:find("^%s*:time%s+%S")
+  if is_command and text:find("^%s*[:?]") then
+    self:remember(text)
+  end
+  if text:find("^%s*$") or is_command and commands.run(self, text) then
+    return true
+  end
+  text, code, f, is_expression = self:read_on(text, text:match("^%s*:time%s+(.*)$") or text)
+  self:remember(text)
+  if f then
+    self:run(text, code, f, is_expression)
+  end
+  return true
+end
+
+function Session:remember(text)
+  if self.history then
+    self.history:add(text)
   end
 end
 
 --- Runs until the end of input.
 ---@param terminal table lupine.core's: interactive, read, files
 function M.run(terminal)
-  local path = terminal.interactive and load_history(terminal)
+  local session = setmetatable({ terminal = terminal, globals = _G, scope = scope.new(),
+    entries = {} }, Session)
   if terminal.interactive then
-    io.write("lupine ", require("lupine.core").version, " (", _VERSION, "); :help for help\n",
+    session.history = history.open(terminal)
+    io.write("lupine ", core.version, " (", _VERSION, "); :help for help\n",
       'torch = require("torch") loads torch\n')
   end
-  local function completer(text)
-    return complete.complete(text, _G, terminal.files)
+  function session.completer(text)
+    return complete.complete(text, session:names(), terminal.files)
   end
-  while true do
-    local text, f = read_chunk(terminal, completer)
-    if not text then
-      return
-    end
-    if terminal.interactive then
-      path = remember(terminal, path, text)
-    end
-    if f then
-      evaluate(terminal, f)
-    end
+  while session:step() do
     io.stdout:flush()
   end
 end

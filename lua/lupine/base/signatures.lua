@@ -166,7 +166,7 @@ can_cast(ScalarType from_, ScalarType to) -> bool
 result_type(Any tensor1, Any tensor2) -> ScalarType
   -- The dtype of an operation on both.
 memory() -> Any
-  -- {live, peak}: bytes of all tensors.
+  -- {live, peak, cached}: bytes of all tensors, now and at most; free ones that the heap keeps.
 ]]
 
 local GENERATOR = [[

@@ -1,5 +1,6 @@
 /* What is neither a tensor nor an operator: backward and grad, the random
  * state, threads, default dtype, promotion, memory. */
+#include <malloc.h>
 #include <string.h>
 
 #include "src/autodiff/autocast.h"
@@ -412,12 +413,14 @@ static int result_type(lua_State *L)
 }
 
 /* ---- memory -------------------------------------------------------------- */
-/* torch.memory() -> {live, peak}: bytes of tensors' storages. */
+/* torch.memory() -> {live, peak, cached}: bytes of tensors' storages; what
+ * the heap holds free of them, for reuse. */
 static int memory(lua_State *L)
 {
-    lua_createtable(L, 0, 2);
+    lua_createtable(L, 0, 3);
     lp_set_int(L, "live", lp_storage_live_bytes());
     lp_set_int(L, "peak", lp_storage_peak_bytes());
+    lp_set_int(L, "cached", (int64_t)mallinfo2().fordblks);
     return 1;
 }
 
