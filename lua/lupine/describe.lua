@@ -60,7 +60,7 @@ function RENDER.class(r, name)
 end
 
 function RENDER.option(r)
-  return r.text
+  return r.help
 end
 
 function RENDER.module(r, name)
@@ -72,8 +72,10 @@ function RENDER.enumeration(r, name)
   for i, member in ipairs(r.members) do
     members[i] = ("%s (%s)"):format(member.name, tostring(member.value))
   end
-  return ("%s: an enumeration, with the values of its members:\n%s"):format(name,
-    wrapped(members, "  "))
+  local lines = { ("%s: an enumeration, with the values of its members:\n%s"):format(name,
+    wrapped(members, "  ")) }
+  add(lines, r.text)
+  return table.concat(lines, "\n")
 end
 
 local PLACES = require("lupine.repl.places")

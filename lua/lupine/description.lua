@@ -15,6 +15,7 @@ local complete = require("lupine.complete")
 local enum = require("lupine.base.enum")
 local operator_texts = require("lupine.base.operator_texts")
 local signatures = require("lupine.base.signatures")
+local texts = require("lupine.texts")
 local tables = require("lupine.base.tables")
 
 local M = {}
@@ -52,6 +53,14 @@ end
 local function place(source, line)
   return ("defined at %s:%d"):format(source:sub(2), line)
 end
+
+--- Whether a text says more than annotations do.
+---@param text string?
+---@return boolean
+function M.has_prose(text)
+  return text ~= nil and text:find("%w") ~= nil and not text:find("^@")
+end
+local has_prose = M.has_prose
 
 -- ---- functions -----------------------------------------------------------------
 
@@ -107,8 +116,14 @@ local function noted(value)
     end
   end
   local source, info = note.source, type(value) == "function" and debug.getinfo(value, "S")
-  if not line and info and info.what ~= "C" then
-    source, text, line = info.source, above_function(info)
+  if not has_prose(text) and info and info.what ~= "C" then
+    local above, at = above_function(info)
+    if at and (not line or has_prose(above)) then
+      source, text, line = info.source, above, at
+    end
+  end
+  if not has_prose(text) and note.source:find("/torch/", 1, true) then
+    text = operator_text(note.text) -- composed, with an operator's name
   end
   return { kind = "function", forms = { note.text }, text = text and without_class(text),
     place = line and place(source, line) }
@@ -130,7 +145,38 @@ end
 
 -- Methods that the library calls.
 local HOOKS = tables.set("new init setup prepare complete next_lr closed update update_rule "
-  .. "device_rule check_group loaded build is_better")
+  .. "device_rule check_group loaded build is_better empty_state hyper_value "
+  .. "load_checkpoint_state start_state initial_state child_lines")
+
+--- A method that a class itself has.
+---@param cls table
+---@param name string
+---@return function?
+function M.own_method(cls, name)
+  local methods = rawget(cls, "__methods")
+  return rawget(cls, name) or methods and rawget(methods, name)
+end
+
+-- Whether a method of a class above has that name, whose text holds below, too.
+local function inherited(cls, name)
+  local base = rawget(cls, "__base")
+  while base do
+    if type(M.own_method(base, name)) == "function" then
+      return true
+    end
+    base = rawget(base, "__base")
+  end
+  return false
+end
+
+--- Whether a method has a text of its own, or is not one that a class above explains.
+---@param cls table
+---@param name string
+---@param record table
+---@return boolean
+function M.is_news(cls, name, record)
+  return has_prose(record.text) or not (inherited(cls, name) or name == "forward")
+end
 
 -- A class's own public methods.
 local function public(cls)
@@ -168,10 +214,10 @@ local function class_of(cls)
   if not class.is_class(cls) then
     return nil
   end
-  local record = noted(cls)
-  if not record then
-    record = { forms = { cls.init and signature(cls.init, cls.__name, 1) } }
-    record.text, record.place = class_text(cls)
+  local record = noted(cls) or { forms = { cls.init and signature(cls.init, cls.__name, 1) } }
+  if not has_prose(record.text) then
+    local text, where = class_text(cls)
+    record.text, record.place = text or record.text, record.place or where
   end
   local base = rawget(cls, "__base")
   record.kind, record.class, record.base = "class", cls.__name, base and base.__name
@@ -179,20 +225,28 @@ local function class_of(cls)
   return record
 end
 
--- A setter or property of poptorch.Options and its groups, or a field of
--- popart.SessionOptions and its.
+--- The record of a setter or property of poptorch.Options and its groups, or of a
+--- field of popart.SessionOptions and its; `help` is the whole text.
+---@param group table the class
+---@param key string
+---@return table?
+function M.of_option(group, key)
+  local popart = package.loaded["popart.options"]
+  local help = popart and popart.help(group, key)
+  for _, row in ipairs(package.loaded["poptorch.options"] and group._rows or {}) do
+    if row.name == key or row.key == key then
+      help = require("poptorch.options.document").help(key, group)
+    end
+  end
+  local form, text = (help or ""):match("^([^:\n]+)[:\n]%s*(.*)$")
+  return help and { kind = "option", forms = { form }, text = text:gsub("\n +", "\n"), help = help }
+end
+
 local function option(_, name, globals)
   local path, key = name:gsub(":", "."):match("^(.*)%.([%w_]+)$")
   local parent = path and complete.resolve(path, globals, true)
   local group = parent ~= nil and (class.is_class(parent) and parent or class.of(parent))
-  local popart = package.loaded["popart.options"]
-  local text = group and popart and popart.help(group, key) or nil
-  for _, row in ipairs(group and package.loaded["poptorch.options"] and group._rows or {}) do
-    if row.name == key or row.key == key then
-      text = require("poptorch.options.document").help(key)
-    end
-  end
-  return text and { kind = "option", forms = {}, text = text }
+  return group and M.of_option(group, key) or nil
 end
 
 -- A table of functions and classes that a script can require.
@@ -210,13 +264,30 @@ local function module(t)
 end
 
 local function enumeration(e)
-  return enum.is_enum(e) and { kind = "enumeration", forms = {}, members = e:members() } or nil
+  if not enum.is_enum(e) then
+    return nil
+  end
+  local name, source = enum.origin(e)
+  local text, line = block_above(source, function(l)
+    return l:find(('enum("%s"'):format(name), 1, true)
+  end)
+  return { kind = "enumeration", forms = {}, members = e:members(), text = text,
+    place = line and place(source, line) }
 end
 
-local RECORDS = { option, operator, class_of, noted, enumeration, module,
+local RECORDS = { operator, class_of, noted, enumeration, module,
   function(f, name)
     return lua_function(f, name, 0)
   end }
+
+-- What has no text beside its definition, as a helper makes it, has one in lupine.texts.
+local function with_text(record, value)
+  if record and not has_prose(record.text) and value ~= nil then
+    local text = texts.of(value)
+    record.text = text and (record.text and text .. "\n" .. record.text or text) or record.text
+  end
+  return record
+end
 
 --- The record of a value; nil of one that is data.
 ---@param value any
@@ -224,10 +295,14 @@ local RECORDS = { option, operator, class_of, noted, enumeration, module,
 ---@param globals table where the name is looked up
 ---@return table?
 function M.of(value, name, globals)
-  for i, part in ipairs(RECORDS) do
-    local record = (value ~= nil or i == 1) and part(value, name, globals)
+  local record = option(value, name, globals)
+  if record or value == nil then
+    return record
+  end
+  for _, part in ipairs(RECORDS) do
+    record = part(value, name)
     if record then
-      return record
+      return with_text(record, value)
     end
   end
   return nil
@@ -238,7 +313,7 @@ end
 ---@param name string
 ---@return table
 function M.method(f, name)
-  return operator(f) or noted(f) or lua_function(f, name, 1)
+  return with_text(operator(f) or noted(f) or lua_function(f, name, 1), f)
 end
 
 return M

@@ -402,6 +402,13 @@ end
 local SHOWN = { b = "bool", i = "int", f = "float", s = "string", l = "list", m = "table",
   t = "TensorLocation" }
 
+--- The fields of a class of options or settings, in order.
+---@param cls table
+---@return string[]
+function M.fields(cls)
+  return { table.unpack(group_of[cls] and group_of[cls].list or {}) }
+end
+
 --- Help for a field: what it is, may be, is unless it is set, and does here.
 ---@param cls table SessionOptions or a class of settings
 ---@param field string

@@ -28,7 +28,8 @@ local lua_layers = {
   { "poptorch" },
   { "popdist" },
   { "lupine.trainer", "lupine.run", "lupine.commands" },
-  { "lupine.repl", "lupine.describe", "lupine.description", "lupine.annotations" },
+  { "lupine.repl", "lupine.describe", "lupine.description", "lupine.texts",
+    "lupine.annotations" },
 }
 local lua_headers = { ["lua.h"] = true, ["lauxlib.h"] = true, ["lualib.h"] = true,
   ["luaconf.h"] = true }

@@ -82,6 +82,14 @@ function enum.is_enum(v)
   return getmetatable(v) == enum_mt
 end
 
+--- Its own name, and the source that defines it, for help.
+---@param self table an enumeration
+---@return string name
+---@return string source
+function enum.origin(self)
+  return data[self].name, data[self].source
+end
+
 --- The enumeration a member belongs to.
 ---@param member table
 ---@return table enumeration
@@ -104,7 +112,8 @@ end
 
 local function make(_, name, spec)
   local self = setmetatable({}, enum_mt)
-  local d = { name = name, by_name = {}, list = {}, names = {} }
+  local d = { name = name, by_name = {}, list = {}, names = {},
+    source = debug.getinfo(2, "S").source }
   data[self] = d
   for i, entry in ipairs(spec) do
     if type(entry) == "table" then

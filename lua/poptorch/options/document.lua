@@ -83,12 +83,14 @@ end
 --- What an option does: the text for a setter or property, or for all of them.
 --- error: KeyError for an unknown name, with the nearest ones
 ---@param name? string "gradientAccumulation" or "gradient_accumulation"
+---@param cls? table the only class whose option is meant
 ---@return string
-function M.help(name)
+function M.help(name, cls)
   local out, names = {}, {}
   for _, group in ipairs(groups()) do
     for _, row in ipairs(group.class._rows) do
-      if name == nil or row.name == name or row.key == name then
+      if (name == nil or row.name == name or row.key == name)
+        and (cls == nil or cls == group.class) then
         out[#out + 1] = help_of(group, row)
       end
       names[#names + 1] = row.name
