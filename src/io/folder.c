@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,13 +11,41 @@
 #include "src/base/mem.h"
 #include "src/io/file.h"
 
+char *lp_folder_around(const char *path)
+{
+    char *copy = lp_strdup(path);
+    char *around = copy ? lp_strdup(dirname(copy)) : NULL;
+    lp_free(copy);
+    return around;
+}
+
+/* One that may not be read cannot be synced either. */
+LpStatus lp_folder_sync(const char *path, LpErr *e)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == EACCES ? LP_OK : lp_file_error(path, e);
+    bool ok = fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP;
+    LpStatus s = ok ? LP_OK : lp_file_error(path, e);
+    close(fd);
+    return s;
+}
+
+static LpStatus sync_around(const char *path, LpErr *e)
+{
+    char *around = lp_folder_around(path);
+    LpStatus s = around ? lp_folder_sync(around, e) : lp_no_memory(e);
+    lp_free(around);
+    return s;
+}
+
 /* One folder; that it is there already is fine, that a file has its name is
  * not. */
 static LpStatus make_one(const char *path, LpErr *e)
 {
     struct stat s;
     if (mkdir(path, 0777) == 0)
-        return LP_OK;
+        return sync_around(path, e);
     int why = errno;
     if (stat(path, &s) == 0 && S_ISDIR(s.st_mode))
         return LP_OK;

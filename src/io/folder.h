@@ -8,8 +8,13 @@
 
 #include "src/base/status.h"
 
-/* All folders of the path that are not there yet. OSError. */
+/* All folders of the path that are not there yet, on the disk. OSError. */
 LpStatus lp_folder_make(const char *path, LpErr *e);
+/* What was made, renamed or removed in the folder is on the disk then, if its
+ * file system can say so. OSError. */
+LpStatus lp_folder_sync(const char *path, LpErr *e);
+/* The folder around a path, owned; NULL without memory. */
+char *lp_folder_around(const char *path);
 
 /* Opens a regular file that lies within the folder, by a path that is not to be
  * trusted: it is relative, and its parts are names of folders and of the file,

@@ -7,7 +7,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +18,7 @@
 
 #include "src/base/mem.h"
 #include "src/io/file.h"
+#include "src/io/folder.h"
 
 #define PREFIX ".tmp-"
 #define ATTEMPTS 100
@@ -74,15 +74,6 @@ static void remove_stale(const char *parent)
 }
 
 /* ---- names --------------------------------------------------------------- */
-/* The folder around a path, owned; NULL without memory. */
-static char *parent_of(const char *path)
-{
-    char *copy = lp_strdup(path);
-    char *parent = copy ? lp_strdup(dirname(copy)) : NULL;
-    lp_free(copy);
-    return parent;
-}
-
 /* A temporary name within `parent`, owned. */
 static char *temp_name(const char *parent)
 {
@@ -141,21 +132,6 @@ LpStatus lp_folder_begin(LpFolderOut *o, const char *parent, LpErr *e)
 }
 
 /* ---- taking its place ---------------------------------------------------- */
-/* Some file systems cannot sync a folder; that is no failure. */
-static bool sync_fd(int fd)
-{
-    return fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP;
-}
-
-static LpStatus sync_folder(const char *path, LpErr *e)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    LpStatus s = fd >= 0 && sync_fd(fd) ? LP_OK : lp_file_error(path, e);
-    if (fd >= 0)
-        close(fd);
-    return s;
-}
-
 /* A plain rename takes the place of nothing but an empty folder. */
 static bool take_place(LpFolderOut *o, const char *path, bool replace,
                        bool *old)
@@ -181,15 +157,14 @@ LpStatus lp_folder_end(LpFolderOut *o, const char *path, bool replace,
     bool old = false;
     LP_FAIL_IF(!o->path, e, LP_E_VALUE, "%s: there is no folder to rename",
                path);
-    if (!sync_fd(o->file.fd))
-        return lp_file_error(o->path, e);
+    LP_TRY(lp_folder_sync(o->path, e));
     *done = take_place(o, path, replace, &old);
     if (!*done)
         return !replace && (errno == ENOTEMPTY || errno == EEXIST)
                    ? LP_OK
                    : lp_file_error(path, e);
-    char *parent = parent_of(path);
-    LpStatus s = parent ? sync_folder(parent, e) : lp_no_memory(e);
+    char *parent = lp_folder_around(path);
+    LpStatus s = parent ? lp_folder_sync(parent, e) : lp_no_memory(e);
     lp_free(parent);
     if (old)
         remove_at(AT_FDCWD, o->path);
@@ -208,7 +183,7 @@ void lp_folder_drop(LpFolderOut *o)
 
 LpStatus lp_folder_remove(const char *path, LpErr *e)
 {
-    char *parent = parent_of(path);
+    char *parent = lp_folder_around(path);
     char *temp = parent ? temp_name(parent) : NULL;
     LpStatus s = temp ? LP_OK : lp_no_memory(e);
     if (s == LP_OK && rename(path, temp) != 0)

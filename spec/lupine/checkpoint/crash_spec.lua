@@ -20,7 +20,7 @@ end)
 
 describe("a save", function()
   math.randomseed(os.time())
-  local first = math.random(29)
+  local first = math.random(59)
 
   local function strike(stride, failure, only)
     if not has_strace then
@@ -34,22 +34,22 @@ describe("a save", function()
   end
 
   it("that is killed at a system call leaves a whole checkpoint", function()
-    local noticed, struck = strike(29)
+    local noticed, struck = strike(41)
     assert.equal(struck, noticed)
   end)
 
   it("one of whose system calls fails leaves a whole checkpoint", function()
-    strike(37, "EIO")
-    strike(37, "ENOSPC")
+    strike(59, "EIO")
+    strike(59, "ENOSPC")
   end)
 
   it("that cannot write or rename says so", function()
-    local noticed, struck = strike(3, "ENOSPC", { write = true, rename = true })
+    local noticed, struck = strike(5, "ENOSPC", { write = true, rename = true })
     assert.equal(struck, noticed)
   end)
 
   it("that is killed at a random time leaves a whole checkpoint", function()
-    assert.same({}, (crashes.kill_at_random(8, math.random)))
+    assert.same({}, (crashes.kill_at_random(5, math.random)))
   end)
 
   it("of several processes in one folder clashes with none", function()
