@@ -24,6 +24,8 @@ local function set(self, name, value, from_file)
   local where = getmetatable(self).__name .. ": " .. name
   if check.is_none(value) then
     self[name] = nil
+  elseif row.list and type(value) == "table" then
+    self[name] = { table.unpack(value) }
   elseif type(row.default) == "number" and math.type(row.default) == "integer" then
     self[name] = check.int(value, where, row)
   elseif type(row.default) == "number" then
@@ -79,8 +81,8 @@ local function from_file(cls, path)
   return self
 end
 
---- A class of configurations. Rows: {name, default, min = number}; a default of torch.none:
---- nothing.
+--- A class of configurations. Rows: {name, default, min = number, list = may be several}; a
+--- default of torch.none: nothing.
 ---@param name string
 ---@param model_type string
 ---@param rows table[]
@@ -90,7 +92,7 @@ function M.define(name, model_type, rows)
   local by_name, names = {}, {}
   for i, row in ipairs(rows) do
     names[i] = row[1]
-    by_name[row[1]] = { default = row[2], min = row.min }
+    by_name[row[1]] = { default = row[2], min = row.min, list = row.list }
   end
   cls.rows, cls.names, cls.model_type = by_name, names, model_type
   function cls:init(values)

@@ -23,7 +23,7 @@ M.GPT2Config = config.define("GPT2Config", "gpt2", {
   { "layer_norm_epsilon", 1e-5, min = 0 }, { "initializer_range", 0.02, min = 0 },
   { "scale_attn_weights", true }, { "scale_attn_by_inverse_layer_idx", false },
   { "reorder_and_upcast_attn", false }, { "add_cross_attention", false }, { "use_cache", true },
-  { "bos_token_id", 50256 }, { "eos_token_id", 50256 }, { "pad_token_id", torch.none },
+  { "bos_token_id", 50256 }, { "eos_token_id", 50256, list = true }, { "pad_token_id", torch.none },
   { "tie_word_embeddings", true },
 })
 

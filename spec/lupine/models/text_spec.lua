@@ -149,6 +149,8 @@ describe("GPT-2", function()
         assert.same(case[2], model:generate(ids, case[1]):tolist())
       end
     end
+    model.config = models.GPT2Config({ eos_token_id = { 5, 39 }, pad_token_id = 0 })
+    assert.same(CASES[5][2], model:generate(ids, { max_new_tokens = 8 }):tolist())
   end)
 
   it("draws tokens as temperature, top_k and top_p say", function()
