@@ -176,7 +176,7 @@ static int regex_new(lua_State *L)
     *r = (Regex){0};
     luaL_setmetatable(L, regex_type);
     int code = compile(r, s, n, &at);
-    if (code == PCRE2_ERROR_NOMEMORY)
+    if (code == PCRE2_ERROR_NOMEMORY || code == PCRE2_ERROR_HEAP_FAILED)
         return lp_raise(L, LP_E_MEMORY, "out of memory");
     if (code) {
         pcre2_get_error_message(code, why, sizeof why);
@@ -197,6 +197,8 @@ static bool next_match(lua_State *L, Regex *r, const char *s, size_t n,
         return false;
     if (code <= PCRE2_ERROR_UTF8_ERR1 && code >= PCRE2_ERROR_UTF8_ERR21)
         not_utf8(L);
+    if (code == PCRE2_ERROR_NOMEMORY)
+        lp_raise(L, LP_E_MEMORY, "out of memory");
     if (code < 0)
         lp_raise(L, LP_E_RUNTIME,
                  "pattern: matching took more than %d steps or %d KB", STEPS,
