@@ -426,7 +426,12 @@ LpStatus lp_call_measure(LpCall *c, const LpArg *in, LpErr *e)
                        .n_out = c->n_out,
                        .in = ins,
                        .threads = lp_num_threads()};
-    LP_TRY(c->op->measure(&req, ptr, c->out, e));
+    lp_kernels_may_stop = true;
+    LpStatus s = c->op->measure(&req, ptr, c->out, e);
+    if (s == LP_OK && lp_kernel_stops())
+        s = lp_fail(e, LP_E_INTERRUPT, "interrupted");
+    lp_kernels_may_stop = false;
+    LP_TRY(s);
     for (int i = 0; i < c->n_out; i++)
         LP_TRY(lp_shape_check(&c->out[i], e));
     return LP_OK;

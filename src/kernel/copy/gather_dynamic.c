@@ -3,12 +3,15 @@
  * of the same measure. */
 #include <string.h>
 
+#include "src/base/interrupt.h"
 #include "src/base/mem.h"
 #include "src/kernel/attrs.h"
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/copy/gather_sort.h"
 #include "src/kernel/copy/hooks.h"
 #include "src/kernel/state.h"
+
+#define LOOK (1 << 20) /* items between two looks for Ctrl-C */
 
 /* A contiguous copy of an operand in type t; freed by the caller. */
 static void *contiguous(const LpDesc *d, const void *p, LpDtype t, LpErr *e)
@@ -147,6 +150,8 @@ static LpStatus group_values(Groups *g, bool sort, LpErr *e)
     }
     g->n_groups = 0;
     for (int64_t i = 0; i < g->n; i++) {
+        if (i % LOOK == 0 && lp_kernel_stops())
+            break;
         if (i == 0 || x[i - 1].key != x[i].key)
             g->first[g->n_groups++] = x[i].at;
         g->group[x[i].at] = g->n_groups - 1;
@@ -243,6 +248,10 @@ LP_KERNEL_RUN(run_unique)
     LpKernelReq r = {.attr = u->attr, .n_in = 1, .in = &u->in};
     Groups g = {0};
     LpStatus st = find_groups(&r, in[0], &g, e);
+    if (st == LP_OK && lp_kernel_stops()) {
+        free_groups(&g);
+        return LP_OK;
+    }
     if (st == LP_OK && g.n_groups != u->out[2].shape[0])
         st = lp_fail(e, LP_E_RUNTIME,
                      "unique: the data changed while it was measured");

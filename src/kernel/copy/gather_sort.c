@@ -28,12 +28,13 @@ static int64_t key_of_double(double v)
     return bits < 0 ? (int64_t)(~(uint64_t)bits ^ ((uint64_t)1 << 63)) : bits;
 }
 
-void lp_sort_keys(LpDtype t, const void *p, int64_t step, int64_t n,
-                  LpSortItem *to)
+/* Items first .. n - 1. */
+static void keys(LpDtype t, const void *p, int64_t step, int64_t first,
+                 int64_t n, LpSortItem *to)
 {
     bool real = lp_is_float(t);
     int64_t bytes = (int64_t)lp_dtype_size(t);
-    for (int64_t i = 0; i < n; i += CHUNK) {
+    for (int64_t i = first; i < n; i += CHUNK) {
         int64_t m = n - i < CHUNK ? n - i : CHUNK;
         const char *from = (const char *)p + i * step * bytes;
         double f[CHUNK];
@@ -43,6 +44,12 @@ void lp_sort_keys(LpDtype t, const void *p, int64_t step, int64_t n,
         for (int64_t j = 0; j < m; j++)
             to[i + j] = (LpSortItem){real ? key_of_double(f[j]) : w[j], i + j};
     }
+}
+
+void lp_sort_keys(LpDtype t, const void *p, int64_t step, int64_t n,
+                  LpSortItem *to)
+{
+    keys(t, p, step, 0, n, to);
 }
 
 static void insertion(LpSortItem *x, int64_t n, bool down)
@@ -76,6 +83,8 @@ static void radix(LpSortItem *x, LpSortItem *tmp, int64_t n, bool down)
 {
     uint64_t some = 0, all = ~(uint64_t)0;
     for (int64_t i = 0; i < n; i++) {
+        if (i % LOOK == 0 && lp_kernel_stops())
+            return;
         some |= (uint64_t)x[i].key;
         all &= (uint64_t)x[i].key;
     }
@@ -87,8 +96,11 @@ static void radix(LpSortItem *x, LpSortItem *tmp, int64_t n, bool down)
         if ((differ >> shift & mask) == 0)
             continue;
         int64_t start[(1 << DIGIT) + 1] = {0};
-        for (int64_t i = 0; i < n; i++)
+        for (int64_t i = 0; i < n; i++) {
+            if (i % LOOK == 0 && lp_kernel_stops())
+                return; /* all items are there, in another order */
             start[(((uint64_t)from[i].key ^ flip) >> shift & mask) + 1]++;
+        }
         for (int d = 1; d <= 1 << DIGIT; d++)
             start[d] += start[d - 1];
         for (int64_t i = 0; i < n; i++) {
@@ -166,11 +178,14 @@ void lp_sort_best(LpSortItem *x, LpSortItem *tmp, int64_t n, int64_t k,
     }
     for (int64_t i = k / 2; i-- > 0;)
         sink(x, k, i, largest);
-    for (int64_t i = k; i < n; i++)
+    for (int64_t i = k; i < n; i++) {
+        if (i % LOOK == 0 && lp_kernel_stops())
+            return;
         if (worse(x[0], x[i], largest)) {
             x[0] = x[i];
             sink(x, k, 0, largest);
         }
+    }
     for (int64_t m = k; m > 1;) { /* the worst to the end */
         LpSortItem t = x[0];
         x[0] = x[--m];
@@ -213,12 +228,18 @@ static void sort_line(const Sort *s, int64_t line, const char *in, char *values,
     values += line_offset(&s->values, s->dim, &s->in, line) * bytes;
     int64_t *at = (int64_t *)(void *)indices +
                   line_offset(&s->indices, s->dim, &s->in, line);
-    lp_sort_keys(s->in.dtype, in, step, n, x);
+    for (int64_t i = 0; i < n; i += LOOK) {
+        if (lp_kernel_stops())
+            return; /* some items are none yet */
+        keys(s->in.dtype, in, step, i, n - i < LOOK ? n : i + LOOK, x);
+    }
     if (s->k < n)
         lp_sort_best(x, x + n, n, s->k, s->descending);
     else
         lp_sort_items(x, x + n, n, s->descending);
     for (int64_t i = 0; i < s->k; i++) {
+        if (i % LOOK == 0 && lp_kernel_stops())
+            return;
         memcpy(values + i * vs * bytes, in + x[i].at * step * bytes,
                (size_t)bytes);
         at[i * is] = x[i].at;

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "src/base/interrupt.h"
 #include "src/kernel/attrs.h"
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/copy/gather_sort.h"
@@ -15,6 +16,13 @@ typedef struct Perm {
     int64_t n;
 } Perm;
 
+#define LOOK (1 << 20) /* items between two looks for Ctrl-C */
+
+static bool stops_at(int64_t i)
+{
+    return i % LOOK == 0 && lp_kernel_stops();
+}
+
 /* Items in order, whose leading bits are evenly spread: by these into about an
  * eighth as many places as items, then by insertion. x: the items, sorted to
  * `to`; start: room for 2^bits + 1. */
@@ -22,13 +30,21 @@ static void sort_spread(const uint64_t *x, int64_t n, int bits, int64_t *start,
                         uint64_t *to)
 {
     memset(start, 0, (((size_t)1 << bits) + 1) * sizeof *start);
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
+        if (stops_at(i))
+            return;
         start[(x[i] >> (64 - bits)) + 1]++;
+    }
     for (int64_t b = 0; b < (int64_t)1 << bits; b++)
         start[b + 1] += start[b];
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
+        if (stops_at(i))
+            return;
         to[start[x[i] >> (64 - bits)]++] = x[i];
+    }
     for (int64_t i = 1; i < n; i++) {
+        if (stops_at(i))
+            return;
         uint64_t v = to[i];
         int64_t j = i;
         for (; j > 0 && to[j - 1] > v; j--)
@@ -40,7 +56,9 @@ static void sort_spread(const uint64_t *x, int64_t n, int bits, int64_t *start,
 /* Neighbours of equal first words go by their second ones. */
 static void settle(const LpRandom *r2, uint64_t *x, int64_t n)
 {
-    for (int64_t i = 1; i < n; i++)
+    for (int64_t i = 1; i < n; i++) {
+        if (stops_at(i))
+            return;
         for (int64_t j = i; j > 0 && x[j] >> 32 == x[j - 1] >> 32; j--) {
             if (lp_random_word(r2, (uint32_t)x[j - 1]) <=
                 lp_random_word(r2, (uint32_t)x[j]))
@@ -49,6 +67,7 @@ static void settle(const LpRandom *r2, uint64_t *x, int64_t n)
             x[j] = x[j - 1];
             x[j - 1] = v;
         }
+    }
 }
 
 /* Leading bits that randperm sorts n items by, at least 1. */
@@ -71,6 +90,8 @@ LP_KERNEL_RUN(run_randperm)
     uint32_t hi[LP_DRAW_BLOCK];
     for (int64_t i = 0; i < s->n; i += LP_DRAW_BLOCK) {
         int64_t m = s->n - i < LP_DRAW_BLOCK ? s->n - i : LP_DRAW_BLOCK;
+        if (stops_at(i))
+            return LP_OK;
         lp_draw_words(&r, i, m, hi);
         for (int64_t j = 0; j < m; j++)
             x[i + j] =
@@ -79,6 +100,8 @@ LP_KERNEL_RUN(run_randperm)
     sort_spread(x, s->n, spread_bits(s->n), (int64_t *)(void *)(sorted + s->n),
                 sorted);
     settle(&r2, sorted, s->n);
+    if (lp_kernel_stops())
+        return LP_OK;
     for (int64_t i = 0; i < s->n; i++)
         sorted[i] &= UINT32_MAX;
     lp_convert(LP_I64, sorted, 1, s->out.dtype, out[0], s->out.strides[0],
