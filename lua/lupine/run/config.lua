@@ -130,6 +130,15 @@ function M.read(path, words)
   return M.of_tree(sources.resolved(root), path)
 end
 
+-- The row that a path with points leads to, or into; nil: the schema has none.
+local function row_of(path)
+  local row = by_name[path]
+  if row or not path:find(".", 1, true) then
+    return row
+  end
+  return row_of(path:match("^(.*)%.[^.]*$"))
+end
+
 -- Which of two keys tells the end; another one takes its place.
 local ENDS = { epochs = "steps", steps = "epochs" }
 
@@ -142,11 +151,11 @@ local ENDS = { epochs = "steps", steps = "epochs" }
 function M.reread(path, words)
   local root = sources.with_origins(path)
   for _, word in ipairs(words or {}) do
-    local key = word:match("^([%w_.]+)=")
-    local row = by_name[key]
+    local key = word:match("^([%w_.-]+)=") or ""
+    local row = row_of(key)
     errors.check(not row or row.resumable, "ConfigFileError", "command line: %s: a run that goes "
-      .. "on keeps its %s, or its numbers were no run's; what can change is %s", tostring(key),
-      tostring(key), table.concat(M.resumable(), ", "))
+      .. "on keeps it, or its numbers were no run's; what can change is %s", key,
+      table.concat(M.resumable(), ", "))
     if ENDS[key] then
       root = sources.over(root, sources.word(ENDS[key] .. "="))
     end
