@@ -151,7 +151,8 @@ local function positional(spec, key, names, first, args)
   for name in pairs(args) do
     strange = not at[name] and name or strange
   end
-  if strange and #names == first.n + 1 then -- one table has them all
+  if strange and #names == first.n + 1 and args[names[#names]] == nil then
+    -- one table has them all
     out[#names], out.n = args, #names
     return out
   elseif strange then
