@@ -122,13 +122,7 @@ function Trainer:validate(loader)
   end
   loader = loader or self._validation_loader
   errors.check(loader ~= nil, "ValueError", "Trainer: validate: there is no validation loader")
-  local numbers, others = validation.run(self, loader, "validation.", self.ema)
-  for name, value in pairs(numbers) do
-    self.metrics[name] = value
-  end
-  for name, value in pairs(others) do
-    self.tables[name] = value
-  end
+  local numbers, others = validation.numbers(self, loader)
   events.tell(self, "on_validation", numbers, others)
   return numbers
 end

@@ -44,11 +44,8 @@ function M.recorder()
     return table.concat(parts, " ")
   end
   local r = { name = "recorder", steps = {}, lines = {} }
-  function r:on_step(trainer, row)
+  function r:on_step(_, row)
     self.steps[row.step] = text(row)
-    if self.visit then
-      self.visit(trainer)
-    end
   end
   function r:on_validation(trainer, metrics)
     self.lines[#self.lines + 1] = ("%d: %s"):format(trainer.step, text(metrics))
@@ -84,6 +81,11 @@ function M.make(mode, other, workers)
   for name, value in pairs(other or {}) do
     set[name] = value ~= torch.none and value or nil
   end
+  for name, of in pairs({ scheduler = optimizer, train = set.options }) do
+    if type(set[name]) == "function" then
+      set[name] = set[name](of)
+    end
+  end
   return Trainer(set), recorder
 end
 
@@ -115,10 +117,12 @@ function M.seed(n)
 end
 
 --- What is not as in the run that was not interrupted, of runs that go on from
---- checkpoints behind some steps: a list of texts.
-function M.faults(mode, stops, other, workers)
+--- checkpoints behind some steps, made when `event` is told (on_step): a list of texts.
+--- `workers` read batches of the first run, and of those that go on.
+function M.faults(mode, stops, other, workers, event)
   workers = workers or { 0, 0 }
-  local faults, root = {}, os.tmpname()
+  other = other or {}
+  local faults, made, root = {}, {}, os.tmpname()
   os.remove(root)
   M.seed(7)
   local whole, told = M.make(mode, other, workers[1])
@@ -146,14 +150,19 @@ function M.faults(mode, stops, other, workers)
   end
   M.seed(7)
   local saving, notes = M.make(mode, other, workers[1])
-  function notes.visit(trainer)
+  local told_before = notes[event or "on_step"]
+  notes[event or "on_step"] = function(self, trainer, ...)
+    if told_before then
+      told_before(self, trainer, ...)
+    end
     if stops[trainer.step] then
+      made[#made + 1] = trainer.step
       checkpoint.save(("%s/%d"):format(root, trainer.step), trainer:objects())
     end
   end
   saving:fit()
   compare("saving", saving, notes, 0)
-  for step in pairs(stops) do
+  for _, step in ipairs(made) do
     M.seed(99)
     local rest, got = M.make(mode, other, workers[2])
     rest:resume(("%s/%d"):format(root, step))

@@ -57,7 +57,9 @@ function Device:init(o)
   self.autocast = nil -- the device's own
   self.wrapped = o.loss and WithLoss(self) or o.model
   self.trainer = poptorch.trainingModel(self.wrapped, self.options, o.optimizer)
-  self.calls = {} -- how inference models are named -> the model
+  self.calls = { evaluate = {}, predict = {} } -- inference models by their options
+  -- A loader of validation -> its options and the samples of a whole call.
+  self.loops = setmetatable({}, { __mode = "k" })
   self.train_loader = self:loader(o.train, self.options, true)
 end
 
@@ -90,9 +92,11 @@ local function release(executor)
   end
 end
 
-local function release_inference(self)
-  for _, call in pairs(self.calls) do
-    release(call.executor)
+local function each_inference(self, fn)
+  for _, calls in pairs(self.calls) do
+    for _, executor in pairs(calls) do
+      fn(executor)
+    end
   end
 end
 
@@ -121,8 +125,12 @@ function Device:settle()
   end
 end
 
---- The training model gives the device back, as validation begins.
-function Device:pause()
+--- The training model gives the device back, as a loop over a loader of validation
+--- begins.
+---@param loader any
+function Device:pause(loader)
+  self.running = self.loops[loader]
+  self.running.first = nil
   local attached = self.trainer:isCompiled() and self.trainer:isAttachedToDevice()
   release(self.trainer)
   if attached then
@@ -182,7 +190,7 @@ end
 ---@return table
 function Device:train(values)
   values = self:prepared(values)
-  release_inference(self)
+  each_inference(self, release)
   catch_up(self, values)
   local results, loss = sorted(self, table.pack(self.trainer(table.unpack(values, 1, values.n))))
   local r = aligned(self:record(values, results, loss))
@@ -198,47 +206,54 @@ end
 
 -- ---- validation ----------------------------------------------------------------------------
 
--- An inference model of the options; made in eval mode, which it keeps.
-local function inference(self, name, module, options)
-  local call = self.calls[name]
-  if not call then
-    call = { options = options }
-    call.executor = Eager.evaluating(self, function()
-      return poptorch.inferenceModel(module, options)
-    end)
-    self.calls[name] = call
-  end
-  return call
-end
-
 --- Batches of a loader of validation: for whole calls, and the rest at the end.
 ---@param loader any
 ---@return any
 function Device:validation_loader(loader)
-  local options = poptorch.DataLoader:is(loader) and loader.options or self.options:forInference()
-  self.validating = options
-  return self:loader(loader, options, false)
+  if self.loops[loader] then
+    return loader
+  end
+  self.inferring = self.inferring or self.options:forInference()
+  local options = poptorch.DataLoader:is(loader) and loader.options or self.inferring
+  loader = self:loader(loader, options, false)
+  self.loops[loader] = { options = options,
+    whole = poptorch.DataLoader:is(loader) and loader.combinedBatchSize or nil }
+  return loader
 end
 
--- A batch that is smaller than a call takes, which the model on the host computes.
-local function is_rest(self, name, values)
-  local call, n = self.calls[name], batch.samples(values)
-  call.most = math.max(call.most or 0, n)
-  return n < call.most or n % self.validating.device_iterations ~= 0
-    or n % self.validating.replication_factor ~= 0
+-- The inference model of the running loop, made in eval mode, which it keeps.
+local function inference(self, name, module)
+  local options = self.running.options
+  local calls = self.calls[name]
+  if not calls[options] then
+    calls[options] = Eager.evaluating(self, poptorch.inferenceModel, module, options)
+  end
+  return calls[options]
+end
+
+-- A batch that is smaller than a call takes, which the model on the host computes. Where
+-- the loader does not tell how many that are, the first batch does.
+local function is_rest(running, values)
+  local n, o = batch.samples(values), running.options
+  if running.whole then
+    return n ~= running.whole
+  elseif n % (o.device_iterations * o.replication_factor) ~= 0 then
+    return true
+  end
+  running.first = running.first or n
+  return n ~= running.first
 end
 
 --- A batch by the inference model, or what is left over by the host.
 ---@param values {n: integer}
 ---@return table
 function Device:evaluate(values)
-  self:pause()
-  local call = inference(self, "evaluate", self.wrapped, self.validating)
-  if is_rest(self, "evaluate", values) then
+  if is_rest(self.running, values) then
     return Eager.evaluate(self, values)
   end
   values = self:prepared(values)
-  local results, loss = sorted(self, table.pack(call.executor(table.unpack(values, 1, values.n))))
+  local model = inference(self, "evaluate", self.wrapped)
+  local results, loss = sorted(self, table.pack(model(table.unpack(values, 1, values.n))))
   return self:record(values, results, loss)
 end
 
@@ -246,34 +261,29 @@ end
 ---@param values {n: integer}
 ---@return any ...
 function Device:predict(values)
-  self:pause()
-  local call = inference(self, "predict", self.model, self.validating)
-  if is_rest(self, "predict", values) then
+  if is_rest(self.running, values) then
     return Eager.predict(self, values)
   end
   local args = self:model_arguments(self:prepared(values))
-  return call.executor(table.unpack(args, 1, args.n))
+  return inference(self, "predict", self.model)(table.unpack(args, 1, args.n))
 end
 
 --- Inference models give the device back.
 function Device:resume()
-  release_inference(self)
+  each_inference(self, release)
+end
+
+local function destroy(executor)
+  if executor:isCompiled() then
+    executor:destroy()
+  end
 end
 
 --- Gives all devices back.
 function Device:close()
-  release_inference(self)
-  for _, executor in ipairs({ self.trainer }) do
-    if executor:isCompiled() then
-      executor:destroy()
-    end
-  end
-  for _, call in pairs(self.calls) do
-    if call.executor:isCompiled() then
-      call.executor:destroy()
-    end
-  end
-  self.calls = {}
+  destroy(self.trainer)
+  each_inference(self, destroy)
+  self.calls = { evaluate = {}, predict = {} }
 end
 
 -- ---- checkpoints -------------------------------------------------------------------------------

@@ -74,25 +74,33 @@ local function save(self)
   end
 end
 
--- What is watched has new values.
+local function stop_early(self)
+  local early = self._early
+  if early and early:ended() then
+    stop(self, "early_stopping", ("%s is no better than %s since %d looks"):format(early.metric,
+      early.best, early.waited))
+  end
+end
+
+-- What is watched has new values. Returns whether the checkpoint of now is to be kept as
+-- the best.
 local function look(self)
   local early, best = self._early, self._best
   if early then
     early:look(self.metrics, "Trainer: early_stopping: metric")
-    if early:ended() then
-      stop(self, "early_stopping", ("%s is no better than %s since %d looks"):format(early.metric,
-        early.best, early.waited))
-    end
+    stop_early(self)
   end
   return best and self.metrics[best.metric] ~= nil
     and best:look(self.metrics, "Trainer: checkpoints") or false
 end
 
--- Returns whether the checkpoint of now is to be kept as the best.
-local function validate(self)
-  self:validate()
+-- Callbacks hear of it when all is noted that a checkpoint of theirs has to have.
+local function validate(self, watched)
+  local numbers, others = validation.numbers(self, self._validation_loader)
   self._validated = self.step
-  return look(self)
+  local is_best = watched and look(self)
+  events.tell(self, "on_validation", numbers, others)
+  return is_best
 end
 
 -- ---- a step ----------------------------------------------------------------------------
@@ -126,7 +134,7 @@ local function due(self, before)
   local o = self._o
   local saves = step_due(o.checkpoint_every, before, self.step)
   if o.validation and step_due(o.validate_every, before, self.step) then
-    saves = validate(self) or saves
+    saves = validate(self, true) or saves
   end
   if saves then
     save(self)
@@ -296,7 +304,7 @@ local function end_epoch(self)
   end
   sum_up(self)
   if o.validation and epoch_due(o.validate_every, self.epoch) then
-    saves = validate(self)
+    saves = validate(self, true)
   elseif not o.validation then
     saves = look(self)
   end
@@ -339,8 +347,7 @@ end
 
 local function last_validation(self)
   if self._o.validation and self._validated ~= self.step and self.step > 0 then
-    self:validate()
-    self._validated = self.step
+    validate(self, false)
   end
 end
 
@@ -377,6 +384,7 @@ function M.run(self)
     self._resumed = false
     end_epoch(self)
   end
+  stop_early(self)
   while not self._stopping and not is_complete(self) do
     epoch(self)
   end

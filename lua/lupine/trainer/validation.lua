@@ -22,10 +22,10 @@ M.each = each
 
 -- Until closed the model has the weights that are validated, and the engine's device
 -- belongs to inference. What is drawn meanwhile is not between the training's numbers.
-local function aside(trainer, averaged)
+local function aside(trainer, loader, averaged)
   local engine, kept = trainer._engine, random.keep()
   if engine.pause then
-    engine:pause()
+    engine:pause(loader)
   end
   local applied = averaged and averaged.n_averaged:item() > 0
     and averages.applied(trainer.model, averaged)
@@ -49,7 +49,7 @@ end
 ---@return table<string, number>
 ---@return table<string, any>
 function M.run(trainer, loader, prefix, averaged)
-  local _ <close> = aside(trainer, averaged)
+  local _ <close> = aside(trainer, loader, averaged)
   local engine, measures = trainer._engine, trainer._validation_measures
   local numbers, others, sum, n = {}, {}, 0.0, 0
   measures:reset()
@@ -63,6 +63,23 @@ function M.run(trainer, loader, prefix, averaged)
   errors.check(n > 0, "ValueError", "Trainer: validation: the loader gave no batch with a loss")
   numbers[prefix .. "loss"] = sum / n
   measures:compute(numbers, prefix, others)
+  return numbers, others
+end
+
+--- The validation's numbers and its other results, with the moving mean of the weights
+--- if there is one; the trainer's fields `metrics` and `tables` have them, too.
+---@param trainer lupine.Trainer
+---@param loader any
+---@return table<string, number>
+---@return table<string, any>
+function M.numbers(trainer, loader)
+  local numbers, others = M.run(trainer, loader, "validation.", trainer.ema)
+  for name, value in pairs(numbers) do
+    trainer.metrics[name] = value
+  end
+  for name, value in pairs(others) do
+    trainer.tables[name] = value
+  end
   return numbers, others
 end
 
@@ -90,7 +107,7 @@ end
 ---@param loader any
 ---@return any
 function M.predict(trainer, loader)
-  local _ <close> = aside(trainer, trainer.ema)
+  local _ <close> = aside(trainer, loader, trainer.ema)
   local outputs = {}
   each(loader, function(values)
     local out = trainer._engine:predict(values)
