@@ -18,6 +18,7 @@ local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local faults = require("lupine.faults")
+local fitting = require("lupine.session.fitting")
 local report = require("lupine.report")
 local resuming = require("lupine.session.resuming")
 local stored = require("lupine.session.stored")
@@ -57,7 +58,10 @@ end
 -- The program of a traced step and what the simulated system says of it.
 local function compile_traced(step, compile)
   faults.compiling()
-  local plan, program = core.compile(step, compile)
+  local ok, plan, program = pcall(core.compile, step, compile)
+  if not ok then
+    error(fitting.explain(plan, step, compile.system), 0)
+  end
   return program, report.Report(plan)
 end
 

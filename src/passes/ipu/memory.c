@@ -192,36 +192,78 @@ static LpIpuAdvice advice(const LpIpuPlan *p, const LpIpuMemory *m)
     }
 }
 
-/* The error of a tile that overflows. */
-static LpStatus out_of_memory(const LpIpuPlan *p, int ipu)
+static int first_tile(const LpIpuPlan *p, int c)
 {
-    const LpIpuMemory *m = &p->memory[ipu];
-    char stages[64] = "", big[360] = "";
-    size_t at = 0, k = 0;
-    for (int i = 0; i < p->n_stage && at < sizeof stages - 8; i++)
-        if (p->stage[i].ipu == ipu)
-            at += (size_t)snprintf(stages + at, sizeof stages - at, "%s%d",
-                                   at ? ", " : "", i);
+    return (c * lp_ipu_tiles(p) + LP_TILE_CLASSES - 1) / LP_TILE_CLASSES;
+}
+
+/* The fullest tiles, one of each of the fullest classes, and how many of the
+ * IPU overflow. */
+static void fullest(const LpIpuPlan *p, const LpIpuMemory *m, char *out,
+                    size_t n)
+{
+    bool seen[LP_TILE_CLASSES] = {false};
+    int over = 0;
+    size_t k = 0;
+    for (int c = 0; c < LP_TILE_CLASSES; c++)
+        if (m->tile[c] > p->o.chip->tile_bytes)
+            over += first_tile(p, c + 1) - first_tile(p, c);
+    for (int i = 0; i < 3; i++) {
+        int most = -1;
+        for (int c = 0; c < LP_TILE_CLASSES; c++)
+            if (!seen[c] && m->tile[c] > p->o.chip->tile_bytes &&
+                first_tile(p, c) < first_tile(p, c + 1) &&
+                (most < 0 || m->tile[c] > m->tile[most]))
+                most = c;
+        if (most < 0)
+            break;
+        seen[most] = true;
+        k +=
+            (size_t)snprintf(out + k, n - k, "%s%d (%" PRId64 " bytes)",
+                             k ? ", " : "", first_tile(p, most), m->tile[most]);
+    }
+    snprintf(out + k, n - k, "; %d of %d overflow", over, lp_ipu_tiles(p));
+}
+
+/* The largest values at the peak, with their layers. */
+static void largest(const LpIpuMemory *m, char *out, size_t size)
+{
+    size_t k = 0;
     for (int i = 0; i < LP_N_LARGEST && m->largest[i].bytes > 0; i++) {
         const LpLargest *b = &m->largest[i];
         bool scoped = b->scope && *b->scope;
-        int n = snprintf(big + k, sizeof big - k, "%s%.40s%s%.40s %.1f MB",
+        int n = snprintf(out + k, size - k, "%s%.40s%s%.40s %.1f MB",
                          k ? ", " : "", b->name, scoped ? " of " : "",
                          scoped ? b->scope : "", (double)b->bytes / 1e6);
-        if (n < 0 || (size_t)n >= sizeof big - k) {
-            big[k] = '\0';
+        if (n < 0 || (size_t)n >= size - k) {
+            out[k] = '\0';
             break;
         }
         k += (size_t)n;
     }
+}
+
+/* The error of a tile that overflows. */
+static LpStatus out_of_memory(const LpIpuPlan *p, int ipu)
+{
+    const LpIpuMemory *m = &p->memory[ipu];
+    char stages[64] = "", tiles[160] = "", big[360] = "";
+    size_t at = 0;
+    for (int i = 0; i < p->n_stage && at < sizeof stages - 8; i++)
+        if (p->stage[i].ipu == ipu)
+            at += (size_t)snprintf(stages + at, sizeof stages - at, "%s%d",
+                                   at ? ", " : "", i);
+    fullest(p, m, tiles, sizeof tiles);
+    largest(m, big, sizeof big);
     LpIpuAdvice help = advice(p, m);
     return lp_fail_hint(
         p->err, LP_E_IPU_MEMORY, help.hint,
         "Memory allocation error : Out of memory on tile %d of IPU %d (stage "
         "%s): %" PRId64 " bytes used but tiles only have %" PRId64 " bytes of "
-        "memory. Biggest over the IPU: %s. This may help: %s",
+        "memory. Fullest tiles: %s. Biggest over the IPU: %s. This may help: "
+        "%s",
         m->max_tile_nr, ipu, stages, m->max_tile_gaps, p->o.chip->tile_bytes,
-        big, help.text);
+        tiles, big, help.text);
 }
 
 LpStatus lp_ipu_memory(LpIpuPlan *p)
