@@ -31,8 +31,8 @@ static LpStatus fits(const LpTensor *dst, const LpType *v, const char *what,
                      LpErr *e)
 {
     LpType d = lp_tensor_type(dst), both = d;
-    LP_TRY(lp_broadcast(&both, v, e));
-    LP_FAIL_IF(!lp_shape_eq(&both, &d), e, LP_E_RUNTIME,
+    bool broadcasts = lp_broadcast(&both, v, NULL) == LP_OK;
+    LP_FAIL_IF(!broadcasts || !lp_shape_eq(&both, &d), e, LP_E_RUNTIME,
                "%s: a result of shape %s does not fit in place into shape %s",
                what, lp_shape_str(v), lp_shape_str(&d));
     return LP_OK;

@@ -312,7 +312,8 @@ LpStatus lp_tensor_touch(const LpTensor *t, bool will_write, LpErr *e)
     LP_FAIL_IF(f & LP_ST_TRACED, e, LP_E_UNTRACED,
                "a traced tensor has no value: it stands for a value of the "
                "compiled program; what depends on it cannot be read while "
-               "tracing");
+               "tracing. Return it from forward and call item() on the result, "
+               "or decide by it with torch.where or lupine.control.branch");
     LP_FAIL_IF(f & LP_ST_META, e, LP_E_RUNTIME,
                "a tensor on device 'meta' has no value");
     if (f & LP_ST_HOOKED)

@@ -4,6 +4,7 @@ local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local ordered = require("torch.nn.ordered")
 local tables = require("lupine.base.tables")
+local warn = require("lupine.base.warn")
 
 --- What load_state_dict returns.
 local Keys = { __name = "_IncompatibleKeys" }
@@ -17,11 +18,13 @@ local function quoted(list)
 end
 
 function Keys.__tostring(k)
-  if #k.missing_keys == 0 and #k.unexpected_keys == 0 then
+  if #k.missing_keys + #k.unexpected_keys + #k.mismatched_keys == 0 then
     return "<All keys matched successfully>"
   end
-  return ("_IncompatibleKeys(missing_keys=%s, unexpected_keys=%s)"):format(
-    quoted(k.missing_keys), quoted(k.unexpected_keys))
+  local mismatched = #k.mismatched_keys > 0
+    and (", mismatched_keys=%s"):format(quoted(k.mismatched_keys)) or ""
+  return ("_IncompatibleKeys(missing_keys=%s, unexpected_keys=%s%s)"):format(
+    quoted(k.missing_keys), quoted(k.unexpected_keys), mismatched)
 end
 
 local function run(self, list, ...)
@@ -97,8 +100,35 @@ local function assign_one(registry, key, name, target, value)
   return nil
 end
 
+-- Whether an entry of another shape is left out, as the caller wants it.
+local function left_out(l, key, target, value)
+  if not l.lenient or not core.is_tensor(value) or target.shape == value.shape
+    or (target:dim() == 0 and value:dim() == 1 and value:numel() == 1) then
+    return false
+  end
+  local keys = l.keys.mismatched_keys
+  keys[#keys + 1] = key
+  return true
+end
+
+-- The value of a parameter or buffer into its place, an error text where it cannot be.
+local function put(l, registry, key, name, target, value)
+  if left_out(l, key, target, value) then
+    return
+  end
+  local fault
+  if l.assign then
+    fault = assign_one(registry, key, name, target, value)
+  else
+    fault = load_one(key, target, value)
+  end
+  l.messages[#l.messages + 1] = fault
+  l.count = l.count + 1
+end
+
 -- What loading goes by: the dictionary, the keys that were wanted, those that
--- were missing, error texts, options, and modules with hooks to call at the end.
+-- were missing, error texts, options, how many were loaded, and modules with hooks to
+-- call at the end.
 local function take(self, l, prefix)
   run(self, "_load_pre_hooks", l.from, prefix, {}, l.strict, l.keys.missing_keys,
     l.keys.unexpected_keys, l.messages)
@@ -117,10 +147,8 @@ local function take(self, l, prefix)
       if not (registry == self._buffers and self._transient[name]) then
         local key = prefix .. name
         local value = entry(key)
-        if value ~= nil and l.assign then
-          l.messages[#l.messages + 1] = assign_one(registry, key, name, target, value)
-        elseif value ~= nil then
-          l.messages[#l.messages + 1] = load_one(key, target, value)
+        if value ~= nil then
+          put(l, registry, key, name, target, value)
         end
       end
     end
@@ -129,6 +157,7 @@ local function take(self, l, prefix)
     local value = entry(prefix .. EXTRA)
     if value ~= nil then
       self:set_extra_state(value)
+      l.count = l.count + 1
     end
   end
   for _, name, child in self._modules:each() do
@@ -139,6 +168,22 @@ end
 
 local function list_of(kind, keys)
   return ('%s key(s) in state_dict: "%s". '):format(kind, table.concat(keys, '", "'))
+end
+
+local FEW = 4 -- names that a warning shows
+
+-- Prefixes that differ ("module.", "model.") are how all of a file is missed unseen.
+local function warn_of_nothing(self, l, keys)
+  if l.count > 0 or #keys.missing_keys + #keys.mismatched_keys == 0 then
+    return
+  end
+  local function some(list)
+    return #list == 0 and "no others" or ("'%s'%s"):format(table.concat(list, "', '", 1,
+      math.min(#list, FEW)), #list > FEW and ", …" or "")
+  end
+  warn("load_state_dict: nothing was loaded into %s: it has %s; the dictionary has %s",
+    self:_get_name(), some(#keys.missing_keys > 0 and keys.missing_keys or keys.mismatched_keys),
+    some(keys.unexpected_keys))
 end
 
 -- Hooks may change it; the caller's stays.
@@ -168,22 +213,26 @@ return function(Module)
   end
 
   --- Copies the entries of a state dictionary into parameters and buffers.
+  --- If not strict, a dictionary of which nothing is loaded gives a warning.
   --- error: RuntimeError that lists every missing, unexpected (if strict) and
   --- ill-shaped entry
   ---@param state table<string, torch.Tensor>
-  ---@param ... any strict (true), assign (false): the tensors take the place of the module's
-  ---@return {missing_keys: string[], unexpected_keys: string[]}
+  ---@param ... any strict (true), assign (false): the tensors take the place of the module's,
+  ---  ignore_mismatched_sizes (false): ill-shaped entries are left out and listed
+  ---@return {missing_keys: string[], unexpected_keys: string[], mismatched_keys: string[]}
   function M:load_state_dict(state, ...)
     check.method(self, Module, "load_state_dict")
     errors.check(type(state) == "table", "TypeError",
       "Expected state_dict to be dict-like, got %s.", check.describe(state))
-    local a = check.arguments("load_state_dict", { "strict", "assign" }, nil, ...)
+    local a = check.arguments("load_state_dict",
+      { "strict", "assign", "ignore_mismatched_sizes" }, nil, ...)
     local strict = a[1] ~= false
     local missing, unexpected, messages = {}, {}, {}
-    local keys = setmetatable({ missing_keys = missing, unexpected_keys = unexpected }, Keys)
+    local keys = setmetatable({ missing_keys = missing, unexpected_keys = unexpected,
+      mismatched_keys = {} }, Keys)
     local from = copy_of(state)
     local l = { from = from, strict = strict, assign = a[2], keys = keys, messages = messages,
-      wanted = {}, loaded = {} }
+      wanted = {}, loaded = {}, lenient = a[3], count = 0 }
     take(self, l, "")
     for i, key in ipairs(tables.keys(from, function(key)
       return not l.wanted[key]
@@ -203,6 +252,7 @@ return function(Module)
       errors.raise("RuntimeError", "%s", ("Error(s) in loading state_dict for %s:\n\t%s"):format(
         self:_get_name(), table.concat(messages, "\n\t")))
     end
+    warn_of_nothing(self, l, keys)
     return keys
   end
 

@@ -29,8 +29,9 @@ static LpStatus check_target(const Nll *s, const int64_t *target, LpErr *e)
                        (target[i] < 0 || target[i] >= s->classes),
                    e, LP_E_INDEX,
                    "target %lld is out of bounds: class ids count from 0 to "
-                   "%lld",
-                   (long long)target[i], (long long)s->classes - 1);
+                   "%lld, of %lld classes (sample %lld of the batch)",
+                   (long long)target[i], (long long)s->classes - 1,
+                   (long long)s->classes, (long long)(i / s->inner));
     return LP_OK;
 }
 
