@@ -4,6 +4,7 @@
 --- The original knows punctuation, controls and marks of Unicode 8 and normal forms of older
 --- ones, too: NEWER has what the libraries here know more, which stays as it is.
 local core = require("lupine.core")
+local errors = require("lupine.base.errors")
 local reading = require("lupine.tokenizers.reading")
 
 local M = {}
@@ -182,8 +183,10 @@ function M.pattern(d, where)
   local pattern = d.Regex and "(?m)" .. translate(text, where)
     or text:gsub("[%p]", "\\%0")
   local ok, regex = pcall(M.regex, pattern)
-  if not ok then
-    reading.fail(where, "the pattern %q: %s", text, regex.message or tostring(regex))
+  if not ok and errors.ValueError:is(regex) then
+    reading.fail(where, "the pattern %q: %s", text, regex.message)
+  elseif not ok then
+    error(regex, 0)
   end
   return regex
 end
