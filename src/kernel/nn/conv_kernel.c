@@ -14,6 +14,7 @@
  * library does not take, run the direct loops of convref.c in float64. */
 #include <string.h>
 
+#include "src/base/interrupt.h"
 #include "src/base/mem.h"
 #include "src/kernel/attrs.h"
 #include "src/kernel/nn/conv_layout.h"
@@ -31,7 +32,9 @@ typedef struct Conv {
     size_t off[N_SIDES];   /* of reordered copies */
     size_t scratch;        /* offset of the library's scratch */
     size_t work;
-    size_t zero_bytes; /* an empty sum: the result is all zero */
+    int64_t parts;        /* of the batch, one after the other */
+    size_t step[N_SIDES]; /* from one part of an operand to the next */
+    size_t zero_bytes;    /* an empty sum: the result is all zero */
     bool empty;
 } Conv;
 
@@ -215,21 +218,15 @@ static LpStatus run_reorder(const Conv *c, int side, void *from, void *to,
     return lp_dnn_run(c->reorder[side], args, scratch, e);
 }
 
-static LpStatus conv_run(const Conv *c, void *const *in, void *out, void *work,
-                         LpErr *e)
+static LpStatus run_part(const Conv *c, int64_t part, char *const side[N_SIDES],
+                         char *w, LpErr *e)
 {
-    if (c->empty) {
-        memset(out, 0, c->zero_bytes);
-        return LP_OK;
-    }
-    char *w = work;
     void *user[N_SIDES], *own[N_SIDES];
-    user[c->role[0]] = in[0];
-    user[c->role[1]] = in[1];
-    user[c->role[2]] = out;
     for (int i = 0; i < N_SIDES; i++) {
+        user[i] = side[i] + (size_t)part * c->step[i];
         own[i] = c->reorder[i] ? w + c->off[i] : user[i];
-        if (c->reorder[i] && i != c->role[2])
+        bool there = part > 0 && c->step[i] == 0; /* reordered before */
+        if (c->reorder[i] && i != c->role[2] && !there)
             LP_TRY(run_reorder(c, i, user[i], own[i], w + c->scratch, e));
     }
     void *args[LP_DNN_N_ARGS] = {[LP_DNN_SRC] = own[SRC],
@@ -241,16 +238,68 @@ static LpStatus conv_run(const Conv *c, void *const *in, void *out, void *work,
                          : LP_OK;
 }
 
+static LpStatus conv_run(const Conv *c, void *const *in, void *out, void *work,
+                         LpErr *e)
+{
+    char *side[N_SIDES];
+    if (c->empty) {
+        memset(out, 0, c->zero_bytes);
+        return LP_OK;
+    }
+    side[c->role[0]] = in[0];
+    side[c->role[1]] = in[1];
+    side[c->role[2]] = out;
+    for (int64_t i = 0; i < c->parts && !lp_kernel_stops(); i++)
+        LP_TRY(run_part(c, i, side, work, e));
+    return LP_OK;
+}
+
+/* ---- parts ----------------------------------------------------------------
+ */
+
+/* The library does not stop in the middle: a convolution of more products runs
+ * in parts of the batch, so that Ctrl-C is heard in between. */
+#define PART 5e9
+
+static double all_products(const LpConvGeom *g, const LpDesc *w)
+{
+    double n = (double)g->n * (double)lp_desc_numel(w);
+    for (int i = 0; i < g->n_spatial; i++)
+        n *= (double)g->dst[i];
+    return n;
+}
+
+/* Replaces src and dst by their first parts. */
+static void divide(Conv *c, LpConvGeom *g, LpDesc part[N_SIDES])
+{
+    double all = all_products(g, &part[W]);
+    if (c->pass == LP_DNN_BACKWARD_WEIGHTS || all <= PART)
+        return;
+    int64_t parts = (int64_t)(all / PART) + 1;
+    while (parts < g->n && g->n % parts != 0)
+        parts++;
+    c->parts = parts < g->n ? parts : g->n;
+    g->n /= c->parts;
+    for (int i = 0; i < N_SIDES; i += DST) {
+        LpDesc *d = &part[i];
+        d->shape[0] = g->n;
+        int64_t items = d->block ? lp_desc_numel(d) : g->n * d->strides[0];
+        c->step[i] = (size_t)items * lp_dtype_size(d->dtype);
+    }
+}
+
 /* a: the attributes that the three operators share. */
 static LpStatus conv_new(const LpAttr *a, int op_kind, const LpDesc d[N_SIDES],
                          const LpKernelReq *r, Conv **out, LpErr *e)
 {
     Conv *c = lp_calloc(1, sizeof *c);
     LP_FAIL_IF(!c, e, LP_E_MEMORY, "out of memory");
-    const LpDesc *side[N_SIDES];
+    LpDesc part[N_SIDES];
+    const LpDesc *const side[N_SIDES] = {&part[SRC], &part[W], &part[DST]};
     c->pass = pass_of(op_kind, a[LP_CONV_TRANSPOSED].i != 0, c->role);
+    c->parts = 1;
     for (int i = 0; i < N_SIDES; i++)
-        side[c->role[i]] = &d[i];
+        part[c->role[i]] = d[i];
     LpConvGeom g;
     geometry(a, side, &g);
     LpStatus s = LP_OK;
@@ -260,6 +309,7 @@ static LpStatus conv_new(const LpAttr *a, int op_kind, const LpDesc d[N_SIDES],
         c->zero_bytes =
             (size_t)lp_desc_numel(&d[2]) * lp_dtype_size(d[2].dtype);
     } else {
+        divide(c, &g, part);
         s = build(c, &g, side, r, e);
     }
     if (s != LP_OK) {

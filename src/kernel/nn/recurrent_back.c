@@ -4,6 +4,7 @@
  * product each over the whole sequence. Gradients nobody wants are skipped. */
 #include <string.h>
 
+#include "src/base/interrupt.h"
 #include "src/base/mem.h"
 #include "src/kernel/nn/nn.h"
 #include "src/kernel/nn/recurrent_back.h"
@@ -155,7 +156,8 @@ static LpStatus walk(const LpRnn *r, int slice, const void *ctx, LpErr *e)
                .a = slice * n,
                .b = (slice + 1) * n,
                .inner = a->inner + (size_t)slice * r->apart};
-    for (int64_t s = a->step + r->chunk - 1; s >= a->step; s--)
+    for (int64_t s = a->step + r->chunk - 1; s >= a->step && !lp_kernel_stops();
+         s--)
         LP_TRY(step(r, a, s, &c, e));
     return LP_OK;
 }
@@ -182,7 +184,8 @@ LP_PLAIN_CORE(backward)
     LP_TRY(lp_rnn_lookups(r, in, &a.at, e));
     LP_TRY(start(r, &a, e));
     LP_TRY(lp_rnn_start_sums(r, &a, e));
-    for (a.step = r->steps - r->chunk; a.step >= 0; a.step -= r->chunk) {
+    for (a.step = r->steps - r->chunk; a.step >= 0 && !lp_kernel_stops();
+         a.step -= r->chunk) {
         int64_t last = a.step + r->chunk - 1;
         a.place = lp_rnn_place(r, r->reverse ? last : a.step);
         LP_TRY(lp_rnn_walk(r, walk, &a, e));

@@ -4,6 +4,7 @@
  * and `cells` what the gradient reads. */
 #include <string.h>
 
+#include "src/base/interrupt.h"
 #include "src/base/mem.h"
 #include "src/kernel/nn/nn.h"
 #include "src/kernel/nn/recurrent_plan.h"
@@ -127,7 +128,7 @@ static LpStatus walk(const LpRnn *r, int slice, const void *ctx, LpErr *e)
     const Ready *y = ctx;
     int64_t n = r->batch / r->slices, a = slice * n;
     char *inner = y->work + r->inner + (size_t)slice * r->apart;
-    for (int64_t s = 0; s < r->steps; s++) {
+    for (int64_t s = 0; s < r->steps && !lp_kernel_stops(); s++) {
         LpRnnForward f = step_of(r, y, s);
         f = rows_of(r, &f, a, a + n);
         LP_TRY(lp_product_run(lp_rnn_of_slice(r, STEP, slice), f.h_prev, y->hh,

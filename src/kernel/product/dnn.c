@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "src/base/cpu.h"
+#include "src/base/interrupt.h"
 #include "src/base/mem.h"
 #include "src/kernel/product/dnn.h"
 
@@ -26,6 +27,9 @@ struct LpDnnPrim {
     int threads;
     bool reference;
     LpDnnLayout layout[LP_DNN_N_ARGS];
+    /* Of a product in parts: rows of one and of all, bytes from row to row. */
+    int64_t rows, all_rows;
+    size_t row[LP_DNN_N_ARGS];
 };
 
 /* ---- the library --------------------------------------------------------- */
@@ -344,11 +348,34 @@ static dnnl_status_t run_alone(const LpDnnPrim *p, void *const args[],
     return s;
 }
 
+static dnnl_status_t run(const LpDnnPrim *p, void *const args[], void *work)
+{
+    return omp_in_parallel() ? run_beside(p, args, work)
+                             : run_alone(p, args, work);
+}
+
+/* The last part ends with the last row. */
+static dnnl_status_t run_parts(const LpDnnPrim *p, void *const args[],
+                               void *work)
+{
+    dnnl_status_t s = dnnl_success;
+    for (int64_t r = 0; r < p->all_rows && s == dnnl_success; r += p->rows) {
+        int64_t at = r < p->all_rows - p->rows ? r : p->all_rows - p->rows;
+        void *part[LP_DNN_N_ARGS];
+        if (lp_kernel_stops())
+            break;
+        for (int i = 0; i < LP_DNN_N_ARGS; i++)
+            part[i] = (char *)args[i] + (size_t)at * p->row[i];
+        s = run(p, part, work);
+    }
+    return s;
+}
+
 LpStatus lp_dnn_run(LpDnnPrim *p, void *const args[LP_DNN_N_ARGS], void *work,
                     LpErr *e)
 {
-    dnnl_status_t s = omp_in_parallel() ? run_beside(p, args, work)
-                                        : run_alone(p, args, work);
+    dnnl_status_t s =
+        p->rows > 0 ? run_parts(p, args, work) : run(p, args, work);
     return s == dnnl_success ? LP_OK : fail(s, "running a primitive", e);
 }
 
@@ -369,7 +396,49 @@ static LpStatus create(const_dnnl_op_desc_t desc, bool add,
     return r;
 }
 
-LpStatus lp_dnn_matmul_new(const LpDnnMatmul *d, LpDnnPrim **out, LpErr *e)
+/* ---- products in parts ---------------------------------------------------- */
+/* The library does not stop in the middle: a product of more multiplications
+ * runs in parts of its rows, so that Ctrl-C is heard in between. */
+#define PART 5e9
+#define LEAST_ROWS 16
+
+/* Rows of a part; 0: all at once. Parts overlap where that does no harm. */
+static int64_t rows_of_part(const LpDnnMatmul *d)
+{
+    const dnnl_memory_desc_t *dst = md_of(&d->dst);
+    int n = dst->ndims;
+    int64_t m = dst->dims[n - 2];
+    double all = (double)md_of(&d->src)->dims[n - 1];
+    for (int i = 0; i < n; i++)
+        all *= (double)dst->dims[i];
+    if (all <= PART)
+        return 0;
+    int64_t pieces = (int64_t)(all / PART) + 1;
+    while (d->add && pieces < m && m % pieces != 0)
+        pieces++;
+    int64_t rows = (m + pieces - 1) / pieces;
+    return rows >= m ? 0 : rows >= LEAST_ROWS ? rows : 0;
+}
+
+/* The first rows of a matrix, or of each of a batch; *row: the bytes of one. */
+static LpStatus first_rows(LpDnnLayout *l, int64_t rows, size_t *row, LpErr *e)
+{
+    const dnnl_memory_desc_t *md = md_of(l);
+    int n = md->ndims;
+    dnnl_memory_desc_t sub;
+    dnnl_dims_t dims, zero = {0};
+    memcpy(dims, md->dims, sizeof dims);
+    dims[n - 2] = rows;
+    *row = (size_t)md->format_desc.blocking.strides[n - 2] *
+           (md->data_type == dnnl_f32 ? 4 : 2);
+    dnnl_status_t s = dnnl_memory_desc_init_submemory(&sub, md, dims, zero);
+    if (s != dnnl_success)
+        return fail(s, "a part of a matrix", e);
+    keep(l, &sub);
+    return LP_OK;
+}
+
+static LpStatus matmul_new(const LpDnnMatmul *d, LpDnnPrim **out, LpErr *e)
 {
     LP_TRY(need_library(e));
     const char *what = "this matrix product";
@@ -383,6 +452,24 @@ LpStatus lp_dnn_matmul_new(const LpDnnMatmul *d, LpDnnPrim **out, LpErr *e)
                      : fail(s, what, e);
     leave(before, threads);
     return r;
+}
+
+LpStatus lp_dnn_matmul_new(const LpDnnMatmul *d, LpDnnPrim **out, LpErr *e)
+{
+    LpDnnMatmul part = *d;
+    size_t row[LP_DNN_N_ARGS] = {0};
+    int64_t rows = rows_of_part(d), all = rows;
+    if (rows > 0) {
+        const dnnl_memory_desc_t *dst = md_of(&d->dst);
+        all = dst->dims[dst->ndims - 2];
+        LP_TRY(first_rows(&part.src, rows, &row[LP_DNN_SRC], e));
+        LP_TRY(first_rows(&part.dst, rows, &row[LP_DNN_DST], e));
+    }
+    LP_TRY(matmul_new(&part, out, e));
+    (*out)->rows = rows;
+    (*out)->all_rows = all;
+    memcpy((*out)->row, row, sizeof row);
+    return LP_OK;
 }
 
 /* The library counts dilation from 0: dense. */
