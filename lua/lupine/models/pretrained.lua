@@ -184,7 +184,7 @@ end
 
 --- A model with the configuration (config.json) and weights (model.safetensors, or the files
 --- of its index) of a folder. What a checkpoint of another task lacks starts at random, which
---- is logged. Nothing is downloaded.
+--- is logged; else the random numbers are left where they were. Nothing is downloaded.
 --- errors: OSError (no such file), RuntimeError (entries that do not fit), ValueError
 ---@param cls table
 ---@param path string folder
@@ -204,8 +204,13 @@ function M.from_pretrained(cls, path, fields)
       config[name] = given[name]
     end
   end
+  local random = torch.get_rng_state()
   local model = cls(config)
-  new_entries(model, cls, model:load_state_dict(tensors_of(path), { strict = false }).missing_keys)
+  local missing = model:load_state_dict(tensors_of(path), { strict = false }).missing_keys
+  new_entries(model, cls, missing)
+  if #missing == 0 then
+    torch.set_rng_state(random)
+  end
   return model:eval()
 end
 
