@@ -108,6 +108,29 @@ describe("scaled_dot_product_attention", function()
       formula(q, wide_k, wide_v), EXACT)
   end)
 
+  -- as PyTorch 2.5 and later
+  it("gives 0 for a query from which a mask hides all keys, and no gradient", function()
+    for _, dtype in ipairs({ torch.float32, torch.float64 }) do
+      local mask = torch.ones(3, 5):bool()
+      mask[1] = false
+      mask[{ 2, 0 }] = false
+      for _, m in ipairs({ mask, torch.zeros(3, 5):to(dtype):masked_fill(mask:logical_not(),
+        -math.huge) }) do
+        local q, k, v = tensors(dtype, 3, 5, 4, 4, { 2 })
+        local out = F.scaled_dot_product_attention(q, k, v, m)
+        helper.near(out[":, 1"]:detach(), torch.zeros(2, 4):to(dtype), { 0, 0 })
+        local want = formula(q, k, v, torch.zeros(3, 5):to(dtype):masked_fill(
+          mask:logical_not(), -1e9))
+        helper.near(out[":, ::2"]:detach(), want[":, ::2"]:detach(), { 1e-5, 1e-5 })
+        out:sum():backward()
+        helper.near(q.grad[":, 1"], torch.zeros(2, 4):to(dtype), { 0, 0 })
+        for _, t in ipairs({ q, k, v }) do
+          assert.is_false(t.grad:isnan():any():item())
+        end
+      end
+    end
+  end)
+
   it("computes half types in float32 and rounds once", function()
     local q, k, v = tensors(torch.float16, 6, 8, 4, 4, { 2 })
     local wide = formula(q:float(), k:float(), v:float())

@@ -179,11 +179,14 @@ static void F(hide)(const LpAttnHead *h, int64_t first, int64_t rows,
             p[j * BQ + r] = -(T)INFINITY;
 }
 
-/* p = e^(p - its highest), and 1 / its sums, of each lane. */
+/* p = e^(p - its highest), and 1 / its sums, of each lane. A query from which a
+ * mask hides all keys has weights of 0, as PyTorch has it. */
 static void F(weights)(int64_t n, T *p, T *inverse)
 {
+    F(V) least = F(all)((T)(sizeof(T) == 4 ? FLT_MIN : DBL_MIN));
     for (int64_t c = 0; c < BQ; c += VL) {
-        F(V) high = F(all)(-(T)INFINITY), sum = F(all)(0), even = sum;
+        F(V) high = F(all)((T)(sizeof(T) == 4 ? -FLT_MAX : -DBL_MAX));
+        F(V) sum = F(all)(0), even = sum;
         for (int64_t j = 0; j < n; j++)
             high = VMAX(F(load)(p + j * BQ + c), high);
         int64_t j = 0;
@@ -200,7 +203,8 @@ static void F(weights)(int64_t n, T *p, T *inverse)
             F(store)(p + j * BQ + c, a);
             even += a;
         }
-        F(store)(inverse + c, 1 / (sum + even));
+        F(V) all = sum + even;
+        F(store)(inverse + c, 1 / VMAX(least, all)); /* a NaN stays */
     }
 }
 

@@ -8,6 +8,7 @@
  * would be subnormal is 0. */
 #include "src/kernel/nn/attnloops.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 #ifdef __AVX2__
