@@ -267,6 +267,13 @@ check-full: test asan lint golden
 	@set -e; for f in examples/*.lua; do \
 	  echo "  RUN     $$f"; $(BUILD)/lupine $$f >/dev/null; done
 
+# The manual: a page a module and a guide, to be read from the folder (docs/site).
+.PHONY: docs
+docs: setup
+	+@$(submake) all
+	@rm -rf $(BUILD)/docs && mkdir -p $(BUILD)/docs
+	@$(BUILD)/lupine docs/site/build.lua $(BUILD)/docs
+
 # Annotations for editors, of what Lua sources do not show.
 meta: all
 	@mkdir -p $(BUILD)/meta/torch/nn

@@ -3,7 +3,7 @@
 --- (lupine.description).
 ---
 ---   module   {name, intro, entries}
----   entry    {name, short, kind, forms, text, place, base, shown, entries}
+---   entry    {name, short, kind, forms, text, place, above, shown, entries}
 ---            kind: as lupine.description's, or "value" and "property"
 local class = require("lupine.base.class")
 local description = require("lupine.description")
@@ -15,11 +15,11 @@ local tables = require("lupine.base.tables")
 local M = {}
 
 local ROOTS = { "torch", "torchvision", "poptorch", "popart", "popdist", "lupine", "torch_scatter",
-  "torch_spline_conv" }
+  "torch_spline_conv", "popdist.poptorch" }
 -- What nothing announces before it is first named.
 local LOADED = { "torch.nn.utils", "torch.nn.utils.rnn", "torch.nn.utils.parametrize",
   "torch.nn.utils.parametrizations", "torch.nn.utils.prune", "torch.distributions", "torch.cuda",
-  "torch.autograd.functional", "popdist.poptorch" }
+  "torch.autograd.functional" }
 -- Tables of plain data, and second names of tables that have a page.
 local SKIPPED = tables.set("torch.errors.classes torch.ops.loaded_libraries torch.nn.parameter "
   .. "lupine.show.keywords lupine.show.options popart.errors.classes popart.errors.throws "
@@ -27,11 +27,13 @@ local SKIPPED = tables.set("torch.errors.classes torch.ops.loaded_libraries torc
   .. "torchvision.datasets.FASHION_MNIST_CLASSES torchvision.models.efficientnet "
   .. "torchvision.models.mobilenetv3 torchvision.models.resnet torchvision.models.convnext "
   .. "torchvision.models.vision_transformer torchvision.models.mobilenetv2 "
-  .. "torchvision.models.vgg torch.Tensor torch.dtype torch.nn.Parameter")
+  .. "torchvision.models.vgg torch.Tensor")
 
 -- ---- entries ---------------------------------------------------------------------
 
 local globals = {}
+-- Class -> the first name that it has.
+local public = {}
 
 local function entry_of(name, value)
   local record = description.of(value, name, globals)
@@ -49,7 +51,7 @@ end
 -- Options are methods and fields that rows describe.
 local function options(entry, cls)
   local names = {}
-  for _, row in ipairs(cls._rows or {}) do
+  for _, row in ipairs(rawget(cls, "_rows") or {}) do
     names[#names + 1] = row.name or row.key
   end
   for _, field in ipairs(#names > 0 and names or require("popart.options").fields(cls)) do
@@ -60,6 +62,30 @@ local function options(entry, cls)
   end
 end
 
+local function properties(entry, fields, seen)
+  for _, field in ipairs(fields) do
+    if not seen[field.name] then
+      seen[field.name] = true
+      table.insert(entry.entries, { name = entry.name .. "." .. field.name, short = field.name,
+        kind = "property", forms = {}, text = field.text,
+        shown = field.type ~= "" and field.type })
+    end
+  end
+end
+
+local function methods(entry, cls, names, seen)
+  for _, name in ipairs(names) do
+    local method = not seen[name] and method_entry(entry.name .. ":" .. name,
+      description.own_method(cls, name))
+    if method and description.is_news(cls, name, method) then
+      seen[name] = true
+      table.insert(entry.entries, method)
+    end
+  end
+end
+
+-- A class has what it defines, and what classes above define that have no name of their
+-- own; `above` is the first one that has.
 local function with_methods(entry, cls)
   entry.entries = {}
   options(entry, cls)
@@ -67,13 +93,16 @@ local function with_methods(entry, cls)
   for _, e in ipairs(entry.entries) do
     seen[e.short] = true
   end
-  for _, name in ipairs(entry.methods) do
-    local method = not seen[name] and method_entry(entry.name .. ":" .. name,
-      description.own_method(cls, name))
-    if method and description.is_news(cls, name, method) then
-      table.insert(entry.entries, method)
-    end
+  properties(entry, entry.fields, seen)
+  methods(entry, cls, entry.methods, seen)
+  local base = rawget(cls, "__base")
+  while base and not public[base] do
+    local record = description.of(base, "", globals)
+    properties(entry, record.fields, seen)
+    methods(entry, base, record.methods, seen)
+    base = rawget(base, "__base")
   end
+  entry.above = base and public[base]
   return entry
 end
 
@@ -124,13 +153,13 @@ end
 
 local function is_module(value, name)
   return type(value) == "table" and not class.is_class(value) and not enum.is_enum(value)
-    and not class.of(value) and not enum.is_member(value) and not SKIPPED[name]
+    and not class.of(value) and not rawget(value, "__name") and not enum.is_member(value) and not SKIPPED[name]
     and (next(value) ~= nil or debug.getmetatable(value) ~= nil)
 end
 
 local function walk(list, seen, t, name)
   seen[t] = name
-  local names, module = names_of(t), { name = name, intro = intro_of(name), entries = {} }
+  local names, module = names_of(t), { name = name, intro = intro_of(name), values = {} }
   list[#list + 1] = module
   for _, key in ipairs(tables.keys(names)) do
     local value, full = names[key], name .. "." .. key
@@ -139,8 +168,18 @@ local function walk(list, seen, t, name)
         walk(list, seen, value, full)
       end
     elseif not SKIPPED[full] then
-      table.insert(module.entries, whole_entry(full, value))
+      table.insert(module.values, { full, value })
+      if class.is_class(value) then
+        public[value] = public[value] or full
+      end
     end
+  end
+end
+
+local function entries_of(module)
+  module.entries = {}
+  for i, named in ipairs(module.values) do
+    module.entries[i] = whole_entry(named[1], named[2])
   end
 end
 
@@ -181,7 +220,8 @@ local function option_modules(list)
     local entry = { name = "poptorch.Options." .. group, entries = {}, methods = {} }
     options(entry, poptorch.CLASSES[group])
     list[#list + 1] = { name = entry.name, entries = entry.entries,
-      intro = ("Setters of opts.%s, each of which returns it."):format(group) }
+      intro = ("Setters of opts.%s, each of which returns it (PopTorch's documents: "
+        .. "`poptorch.options.%s`)."):format(group, poptorch.CLASSES[group].__name) }
   end
 end
 
@@ -194,10 +234,7 @@ local function opset_modules(list)
       intro = "Methods of a builder's opset of the default version: each adds an operator to "
         .. "the graph and returns the name of its output, of several ones a list." }
     for _, key in ipairs(tables.keys(methods)) do
-      local entry = method_entry(("%s:%s"):format(module.name, key), methods[key])
-      entry.text = description.has_prose(entry.text) and entry.text or ("Adds ONNX's %s%s to the graph."):format(
-        key:sub(1, 1):upper(), key:sub(2))
-      table.insert(module.entries, entry)
+      table.insert(module.entries, method_entry(("%s:%s"):format(module.name, key), methods[key]))
     end
     list[#list + 1] = module
   end
@@ -217,6 +254,9 @@ function M.gather()
   end
   for _, root in ipairs(ROOTS) do
     walk(list, seen, globals[root], root)
+  end
+  for _, module in ipairs(list) do
+    entries_of(module)
   end
   list[#list + 1] = tensor_module()
   list[#list + 1] = generator_module()
@@ -241,6 +281,15 @@ function M.each(modules, fn)
   for _, module in ipairs(modules) do
     visit(module.entries, module)
   end
+end
+
+--- Whether an entry ought to say more than how it is called, and does not. Values and
+--- members of enumerations show themselves.
+---@param entry table
+---@return boolean
+function M.lacks_text(entry)
+  return entry.kind ~= "value" and entry.kind ~= "member" and entry.kind ~= "module"
+    and not description.has_prose(entry.text)
 end
 
 return M

@@ -4,7 +4,8 @@
 ---   forms    how it is called, a string a form
 ---   text     the description, with its annotations (@param, error:, source:)
 ---   place    "defined at FILE:LINE" of what Lua defines
----   class, base, methods         of a class: its own name, its base's, public methods
+---   class, base, methods, fields of a class: its own name, its base's, public methods,
+---                                {name, type, text} of fields
 ---   members, names               of an enumeration, a module
 ---
 --- The REPL's ?NAME prints such records (lupine.describe), the manual is made of
@@ -82,13 +83,27 @@ local function operator_text(form)
 end
 
 local function operator(f)
-  local texts, doc = signatures.of(f)
-  return texts and { kind = "operator", forms = texts, text = doc or operator_text(texts[1]) }
+  local forms, doc = signatures.of(f)
+  return forms and { kind = "operator", forms = forms, text = doc or operator_text(forms[1]) }
 end
 
--- A block's text without the lines that name a class and its fields.
+-- A block's text without the lines that name a class and its fields, and these:
+-- {name, type, text} each.
 local function without_class(text)
-  return (("\n" .. text):gsub("\n@class[^\n]*", ""):gsub("\n@field[^\n]*", ""):sub(2))
+  local fields, kept = {}, {}
+  for line in (text .. "\n"):gmatch("(.-)\n") do
+    local name, rest = line:match("^@field ([%a_][%w_]*)%??%s+(.*)$")
+    if name then
+      local kind, doc = rest:match("^(%b{}%S*)%s*(.*)$")
+      if not kind then
+        kind, doc = rest:match("^(%S+)%s*(.*)$")
+      end
+      fields[#fields + 1] = { name = name, type = kind, text = doc }
+    elseif not line:find("^@class") and not line:find("^@field") then
+      kept[#kept + 1] = line
+    end
+  end
+  return table.concat(kept, "\n"), fields
 end
 
 -- The block above a Lua function, and its line.
@@ -122,10 +137,15 @@ local function noted(value)
       source, text, line = info.source, above, at
     end
   end
+  text = note.doc or text
   if not has_prose(text) and note.source:find("/torch/", 1, true) then
     text = operator_text(note.text) -- composed, with an operator's name
   end
-  return { kind = "function", forms = { note.text }, text = text and without_class(text),
+  local fields
+  if text then
+    text, fields = without_class(text)
+  end
+  return { kind = "function", forms = { note.text }, text = text, fields = fields,
     place = line and place(source, line) }
 end
 
@@ -146,7 +166,7 @@ end
 -- Methods that the library calls.
 local HOOKS = tables.set("new init setup prepare complete next_lr closed update update_rule "
   .. "device_rule check_group loaded build is_better empty_state hyper_value "
-  .. "load_checkpoint_state start_state initial_state child_lines")
+  .. "load_checkpoint_state start_state initial_state child_lines backendOptions plain shown")
 
 --- A method that a class itself has.
 ---@param cls table
@@ -204,10 +224,28 @@ local function class_text(cls)
         return l:find(where, 1, true)
       end)
       if line then
-        return ("\n" .. text):gsub("\n@[^\n]*", ""):sub(2), place(info.source, line)
+        local kept, fields = without_class(text)
+        return ("\n" .. kept):gsub("\n@[^\n]*", ""):sub(2), place(info.source, line), fields
       end
     end
   end
+end
+
+-- Fields that annotations name, with the texts that stand elsewhere, and further ones.
+local function with_texts(fields, more)
+  local by_name = {}
+  for _, field in ipairs(fields) do
+    by_name[field.name] = field
+  end
+  for _, field in ipairs(more) do
+    local known = by_name[field.name]
+    if known then
+      known.text = known.text ~= "" and known.text or field.text
+    else
+      table.insert(fields, field)
+    end
+  end
+  return fields
 end
 
 local function class_of(cls)
@@ -216,12 +254,24 @@ local function class_of(cls)
   end
   local record = noted(cls) or { forms = { cls.init and signature(cls.init, cls.__name, 1) } }
   if not has_prose(record.text) then
-    local text, where = class_text(cls)
+    local text, where, fields = class_text(cls)
     record.text, record.place = text or record.text, record.place or where
+    record.fields = fields or record.fields
   end
+  record.fields = with_texts(record.fields or {}, texts.fields(cls))
   local base = rawget(cls, "__base")
   record.kind, record.class, record.base = "class", cls.__name, base and base.__name
   record.methods = public(cls)
+  return record
+end
+
+-- A class of the core, whose objects are userdata.
+local function core_class(t)
+  local name = type(t) == "table" and rawget(t, "__name")
+  local record = name and (noted(t) or { forms = {} })
+  if record then
+    record.kind, record.class, record.methods, record.fields = "class", name, public(t), texts.fields(t)
+  end
   return record
 end
 
@@ -239,7 +289,8 @@ function M.of_option(group, key)
     end
   end
   local form, text = (help or ""):match("^([^:\n]+)[:\n]%s*(.*)$")
-  return help and { kind = "option", forms = { form }, text = text:gsub("\n +", "\n"), help = help }
+  return help and { kind = "option", forms = { form }, text = text:gsub("\n +", "\n"),
+    help = help }
 end
 
 local function option(_, name, globals)
@@ -275,7 +326,7 @@ local function enumeration(e)
     place = line and place(source, line) }
 end
 
-local RECORDS = { operator, class_of, noted, enumeration, module,
+local RECORDS = { operator, class_of, core_class, noted, enumeration, module,
   function(f, name)
     return lua_function(f, name, 0)
   end }

@@ -263,7 +263,8 @@ local function method(domain, version, op, where)
       values[p.context] or "")
     return (p.fixed or s.most_outputs) == 1 and ids[1] or ids
   end
-  signatures.note(add, ("%s(%s)"):format(where, table.concat(p.names, ", ")), 1)
+  signatures.note(add, ("%s(%s)"):format(where, table.concat(p.names, ", ")), 1,
+    ("Adds the operator %s."):format(s.text))
   return add
 end
 

@@ -35,6 +35,10 @@ end
 ---@param base table
 function M.watch(base)
   local extend = base.extend
+  --- A sub-class, of that name: its init(...) and other methods are yours.
+  ---@param cls table
+  ---@param name string
+  ---@return table
   function base.extend(cls, name)
     local sub = extend(cls, name)
     local info = debug.getinfo(2, "Sl")

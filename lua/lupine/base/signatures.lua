@@ -394,8 +394,9 @@ local noted = setmetatable({}, { __mode = "k" })
 ---@param text string "name(input, dim=-1)"
 ---@param level? integer where it stands in the source: 2 (default) is the
 ---        helper's caller, 1 the caller of note
-function M.note(value, text, level)
-  noted[value] = { text = text, source = debug.getinfo((level or 2) + 1, "S").source }
+---@param doc? string what it does, where no comment can say it
+function M.note(value, text, level, doc)
+  noted[value] = { text = text, doc = doc, source = debug.getinfo((level or 2) + 1, "S").source }
 end
 
 --- A function that stands for another has its signature.

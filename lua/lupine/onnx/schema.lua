@@ -76,6 +76,7 @@ end
 
 ---@class lupine.onnx.Schema
 ---@field name string
+---@field text string the signature
 ---@field inputs {name: string, optional: boolean, variadic: boolean}[]
 ---@field outputs {name: string, optional: boolean, variadic: boolean}[]
 ---@field attributes {name: string, kind: string, field: string, needed: boolean, default: any}[]
@@ -91,7 +92,7 @@ function M.parse(text)
     attrs, outputs = "", rest:match("^%) %-> %((.-)%)$")
   end
   assert(name and outputs, text)
-  local s = { name = name, inputs = operands(inputs), outputs = operands(outputs) }
+  local s = { name = name, text = text, inputs = operands(inputs), outputs = operands(outputs) }
   s.attributes, s.by_name = attributes(attrs)
   s.least_inputs, s.most_inputs = count(s.inputs)
   s.least_outputs, s.most_outputs = count(s.outputs)

@@ -1,8 +1,9 @@
 --- Texts of public names that have none beside a definition of their own, since a
 --- helper or a table makes them: lupine.texts.of(value). The files beside this one
 --- return {module, lines}: a line has the names that a text is of, within the module
---- ("Conv1d", "Module:cpu"), a colon, and the text, which may go on in indented lines.
---- (Texts of operators: lupine.base.operator_texts.)
+--- ("Conv1d", "Module:cpu"; "Module.training" is a field of its objects), a colon, and
+--- the text, which may go on in indented lines. (Texts of operators:
+--- lupine.base.operator_texts.)
 local core = require("lupine.core")
 
 local FILES = { "popart", "poptorch", "torch", "nn", "functional", "vision" }
@@ -41,7 +42,7 @@ function M.value(module, name)
   return v
 end
 
-local index, loaded
+local index, fields, loaded
 
 -- The index grows with the modules that are loaded.
 local function count()
@@ -52,18 +53,38 @@ local function count()
   return n
 end
 
+local function fill()
+  if index and count() == loaded then
+    return
+  end
+  index, fields = {}, {}
+  M.each(function(module, name, text)
+    local class, field = name:match("^(.*)%.(.*)$")
+    local value = M.value(module, class or name)
+    if value and field then
+      fields[value] = fields[value] or {}
+      table.insert(fields[value], { name = field, type = "", text = text })
+    elseif value then
+      index[value] = text
+    end
+  end)
+  loaded = count()
+end
+
 --- The text of a value, nil if there is none.
 ---@param value any
 ---@return string?
 function M.of(value)
-  if not index or count() ~= loaded then
-    index = {}
-    M.each(function(module, name, text)
-      index[M.value(module, name) or index] = text
-    end)
-    loaded = count()
-  end
+  fill()
   return index[value]
+end
+
+--- Fields of a class's objects, {name, type, text} each.
+---@param cls table
+---@return table[]
+function M.fields(cls)
+  fill()
+  return fields[cls] or {}
 end
 
 return M

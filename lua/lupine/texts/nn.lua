@@ -3,7 +3,13 @@
 local LAYERS = [[
 Module: What networks are made of: a class with init, which makes parameters and modules as
   fields, and forward(...), which calling the module runs. Net = nn.Module:extend("Net").
-Module:extend: A sub-class: Net:init(...) and Net:forward(...) are yours.
+Module.training: Whether it is in training mode; train() and eval() set it.
+Module.forward: Yours: what calling the module computes.
+Parameter: A tensor that modules and optimizers take for a weight: assigned to a field of a module
+  it is found by parameters().
+Parameter.replicaGrouping: Which groups of replicas have a value of their own; a method of
+  executors' parameters, trainer.W:replicaGrouping(comm_group_type, shards,
+  variable_retrieval_mode).
 Module:cpu: The module itself; everything is on the host.
 Module:eval: Training mode off: dropout passes values on, normalisation uses running statistics.
 Module:requires_grad_: Whether gradients of all parameters are wanted.

@@ -34,6 +34,27 @@ Session:getRandomSeed: The seed of the session's random numbers.
 Session:connectHostFunction Session:connectStream Session:connectStreamToCallback
   Session:copyFromRemoteBuffer Session:copyToRemoteBuffer Session:fromIr Session:runWithHandle
   Session:setDeviceInfo: Not there: an error that says what is instead.
+CommGroup.type: How replicas form groups.
+CommGroup.replicaGroupSize: Replicas of a group.
+DeviceInfo.type: What kind of device it is.
+DeviceInfo.connectionType: When it is attached to.
+DeviceInfo.numIpus: How many IPUs it has.
+DeviceInfo.tilesPerIPU: How many tiles each of them has.
+DeviceInfo.isAttached: Whether this process has it.
+OperatorIdentifier.domain: "ai.onnx", "ai.graphcore" or one's own.
+OperatorIdentifier.type: The operator's name.
+OperatorIdentifier.version: The version of the set of operators.
+ReplicaGrouping.numReplicas: How many replicas there are.
+ReplicaGrouping.stride: How far apart the replicas of a group are.
+ReplicaGrouping.groupSize: Replicas of a group.
+Session.dataFlow: Its batches per step, and its anchors.
+Session.replicationFactor: How many replicas run.
+Session.accumulationFactor: Micro-batches of an update.
+TensorLocation.storage: On the chip or off it.
+TensorLocation.loadTileSet: The tiles that load it.
+TensorLocation.storageTileSet: The tiles that hold it.
+TensorLocation.replicatedTensorSharding: Whether each replica keeps a part of it.
+TensorLocation.shardingDomain: The replicas that share it.
 IStepIO:in_: Yours: gives the n elements of an input.
 IStepIO:inComplete: Yours: the input was read.
 IStepIO:out: Yours: gives a tensor of n elements for an anchor.
@@ -48,6 +69,9 @@ Optimizer: What popart's optimizers have in common.
 OptimizerValue: A number of an optimizer, and whether it is constant: compiled into the program.
 OptimizerValueMap: A number of an optimizer for all weights, and others for single ones.
 ClipNormSettings: Which weights' gradients together have at most a norm.
+ClipNormSettings.weightIds: The weights' names.
+ClipNormSettings.maxNorm: The largest norm.
+Optimizer.clip_norm_settings: Its ClipNormSettings, a list.
 ClipNormSettings:getMaxNorm: The largest norm.
 Adam:beta1s Adam:beta2s Adam:epss Adam:learningRates Adam:maxWeightNorms Adam:weightDecays: Such a
   number's values, as an OptimizerValueMap.

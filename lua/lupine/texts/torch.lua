@@ -5,6 +5,7 @@ FloatTensor: A float32 tensor of lists, or of sizes, unset.
 DoubleTensor: A float64 tensor of lists, or of sizes, unset.
 HalfTensor: A float16 tensor of lists, or of sizes, unset.
 BFloat16Tensor: A bfloat16 tensor of lists, or of sizes, unset.
+dtype: The class of dtypes: torch.dtype.is(x) tests for one.
 LongTensor: An int64 tensor of lists, or of sizes, unset.
 IntTensor: An int32 tensor of lists, or of sizes, unset.
 ShortTensor: An int16 tensor of lists, or of sizes, unset.
@@ -81,7 +82,9 @@ ConfigFileError: A file of options that cannot be read, with its line.
 
 local OPTIM = [[
 Optimizer: What optimizers have in common: param_groups, state, step, zero_grad, state_dict.
-Optimizer:extend: A sub-class: an optimizer of one's own, which has update(...).
+Optimizer.param_groups: The groups of parameters with their numbers, a list from 1: lr, …
+Optimizer.defaults: The numbers of groups that name none.
+Optimizer.state: What it keeps of each parameter.
 Optimizer:register_state_dict_pre_hook: hook(optimizer) runs before state_dict. Returns a handle
   with remove().
 Optimizer:register_state_dict_post_hook: hook(optimizer, state_dict) runs after state_dict and may
@@ -109,6 +112,8 @@ Rprop: Steps by the sign of gradients, longer while it stays.
 
 local SCHEDULES = [[
 LRScheduler: What schedules have in common: step, get_last_lr, state_dict.
+LRScheduler.last_epoch: How often it has stepped, less one.
+LRScheduler.base_lrs: The first rates, one a group.
 LRScheduler:get_last_lr: The learning rates in force, one a group.
 LRScheduler:load_state_dict: Goes on from what state_dict gave.
 LambdaLR: The first rate times what a function of the epoch gives.
