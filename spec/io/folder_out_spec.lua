@@ -117,6 +117,18 @@ describe("remove_folder", function()
       core.remove_folder(folder .. "/a")
     end)
   end)
+
+  it("takes folders within it, and links, but not what they lead to", function()
+    put("a", "x")
+    put("kept", "y")
+    core.make_folder(folder .. "/a/b/c")
+    files.write(folder .. "/a/b/c/file", "z")
+    for _, link in ipairs({ "a/link", "a/b/link" }) do
+      os.execute(("ln -s '%s/kept' '%s/%s'"):format(folder, folder, link))
+    end
+    core.remove_folder(folder .. "/a")
+    assert.equal("./kept\n./kept/file\n", listed())
+  end)
 end)
 
 describe("hash_file", function()

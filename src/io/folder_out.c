@@ -22,21 +22,27 @@
 
 #define PREFIX ".tmp-"
 #define ATTEMPTS 100
+#define DEEPEST 32 /* of folders within each other */
 
 /* ---- removing ------------------------------------------------------------ */
-/* A folder of files, by name in the one that `at` is. */
-static void remove_at(int at, const char *name)
+/* A folder with all that is in it, by name in the one that `at` is. Links go,
+ * not what they lead to. False, with errno: something of it is there. */
+static bool remove_at(int at, const char *name, int depth)
 {
     int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
-    for (struct dirent *x = d ? readdir(d) : NULL; x; x = readdir(d))
-        if (strcmp(x->d_name, ".") != 0 && strcmp(x->d_name, "..") != 0)
-            (void)unlinkat(fd, x->d_name, 0);
+    for (struct dirent *x = d ? readdir(d) : NULL; x; x = readdir(d)) {
+        if (strcmp(x->d_name, ".") == 0 || strcmp(x->d_name, "..") == 0)
+            continue;
+        if (unlinkat(fd, x->d_name, 0) != 0 && errno == EISDIR &&
+            depth < DEEPEST)
+            (void)remove_at(fd, x->d_name, depth + 1);
+    }
     if (d)
         closedir(d);
     else if (fd >= 0)
         close(fd);
-    (void)unlinkat(at, name, AT_REMOVEDIR);
+    return unlinkat(at, name, AT_REMOVEDIR) == 0;
 }
 
 /* The process that a temporary name is of; 0: it is no such name. */
@@ -65,7 +71,7 @@ static void remove_stale(const char *parent)
         int fd = openat(dirfd(d), x->d_name,
                         O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
-            remove_at(dirfd(d), x->d_name);
+            (void)remove_at(dirfd(d), x->d_name, 0);
         if (fd >= 0)
             close(fd);
     }
@@ -167,7 +173,7 @@ LpStatus lp_folder_end(LpFolderOut *o, const char *path, bool replace,
     LpStatus s = parent ? lp_folder_sync(parent, e) : lp_no_memory(e);
     lp_free(parent);
     if (old)
-        remove_at(AT_FDCWD, o->path);
+        (void)remove_at(AT_FDCWD, o->path, 0);
     release(o);
     return s;
 }
@@ -177,7 +183,7 @@ void lp_folder_drop(LpFolderOut *o)
     if (!o->path)
         return;
     if (o->file.fd >= 0)
-        remove_at(AT_FDCWD, o->path);
+        (void)remove_at(AT_FDCWD, o->path, 0);
     release(o);
 }
 
@@ -188,8 +194,8 @@ LpStatus lp_folder_remove(const char *path, LpErr *e)
     LpStatus s = temp ? LP_OK : lp_no_memory(e);
     if (s == LP_OK && rename(path, temp) != 0)
         s = lp_file_error(path, e);
-    if (s == LP_OK)
-        remove_at(AT_FDCWD, temp);
+    if (s == LP_OK && !remove_at(AT_FDCWD, temp, 0))
+        s = lp_file_error(temp, e);
     lp_free(parent);
     lp_free(temp);
     return s;

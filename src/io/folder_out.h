@@ -27,8 +27,9 @@ LpStatus lp_folder_end(LpFolderOut *o, const char *path, bool replace,
 /* Removes what was filled; none is fine. */
 void lp_folder_drop(LpFolderOut *o);
 
-/* Removes a folder of files. Nobody sees a part of it under its name. OSError.
- */
+/* Removes a folder with all that is in it; links go, not what they lead to.
+ * Nobody sees a part of it under its name. OSError, also if some of it stays,
+ * which has a temporary name then. */
 LpStatus lp_folder_remove(const char *path, LpErr *e);
 
 #endif
