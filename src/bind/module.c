@@ -27,7 +27,7 @@ static const Binder binders[] = {
     lp_bind_strategy, lp_bind_body,       lp_bind_compile,    lp_bind_host_call,
     lp_bind_devices,  lp_bind_cache,      lp_bind_library,    lp_bind_onnx,
     lp_bind_step_io,  lp_bind_folders,    lp_bind_lua_random, lp_bind_text,
-    lp_bind_signals,
+    lp_bind_signals,  lp_bind_children,
 };
 
 int luaopen_lupine_core(lua_State *L)

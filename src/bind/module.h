@@ -36,6 +36,7 @@ void lp_bind_onnx(lua_State *L);      /* messages of ONNX: onnx.c */
 void lp_bind_library(lua_State *L);   /* custom operators: library.c */
 void lp_bind_step_io(lua_State *L);   /* popart.StepIO's: step_io.c */
 void lp_bind_signals(lua_State *L);   /* put off: after host; signals.c */
+void lp_bind_children(lua_State *L);  /* programs: children.c */
 void lp_bind_worker(lua_State *L);    /* worker processes: worker.c */
 void lp_bind_devices(lua_State *L);   /* IPUs of the machine: devices.c */
 void lp_bind_ops(lua_State *L);       /* records of operators: ops.c */

@@ -99,6 +99,13 @@ nearest(str word, Any names) -> Any
   -- The name that is nearest to a word, or nil.
 terminal_columns() -> Any
   -- The columns of the terminal that stderr is, or nil.
+start_child(Any options) -> Child
+  -- A program in a process group of its own: {program, arguments (the first is its name),
+  -- environment (NAME=value, beside this process's), output (a file that is written at its end)}.
+  -- child:pid(), child:ended() (exit code and signal, nil while it runs), child:signal(name),
+  -- child:close().
+wait_for_children(Child[] children, float seconds) -> None
+  -- Waits until one of them ends, a signal comes or the time is over.
 start_worker(Function f, bool leader=False) -> Channel
   -- Forks a process that runs f(channel): channel:send(text, tensors), channel:receive(seconds).
 json_decode(str text, str what) -> Any
@@ -166,7 +173,8 @@ new_folder(str parent) -> Any
   -- A new folder within one that is there: folder:path(); folder:rename(path, replace) gives it
   -- its place as a whole, unless something is there. It goes when it is closed before that.
 remove_folder(str path) -> None
-  -- Removes a folder of files, of which nobody sees a part.
+  -- Removes a folder with all that is in it, of which nobody sees a part; links go, not what they
+  -- lead to.
 lua_random(Tensor? state=None) -> Any
   -- The state of math.random, or nothing after setting it.
 is_folder(str path) -> bool
