@@ -62,7 +62,7 @@ logging: {every: 1, progress: false}
 --- A new folder with run.yaml and what it names, which the caller removes.
 ---@return string
 function M.project()
-  local folder = files.folder()
+  local folder = files.folder(true)
   files.write(folder .. "/parts.lua", PARTS)
   files.write(folder .. "/run.yaml", RUN)
   return folder

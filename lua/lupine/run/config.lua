@@ -108,8 +108,10 @@ local function check_together(values, nodes)
       end
     end
   end
-  for _, key in ipairs({ "validate_every", "early_stopping.metric" }) do
-    if values[key] and nodes[key].at ~= "default" and not values["data.validation"] then
+  for _, key in ipairs({ "validate_every", "early_stopping.metric", "checkpoint.best" }) do
+    local of_training = type(values[key]) == "string" and values[key]:find("^train%.")
+    if values[key] and nodes[key].at ~= "default" and not values["data.validation"]
+      and not of_training then
       refuse(key, "there is no data.validation")
     end
   end

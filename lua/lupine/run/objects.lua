@@ -81,8 +81,7 @@ end
 -- ---- data ----------------------------------------------------------------------------
 
 local function is_dataset(data, value)
-  return data.Dataset:is(value) or type(value) == "table" and getmetatable(value)
-    and getmetatable(value).__len ~= nil
+  return data.Dataset:is(value) or class.of(value) and value.__getitem__ ~= nil
 end
 
 -- A loader of a set; what is a loader already stays as it is.

@@ -155,7 +155,10 @@ function Records:cut(count)
   for i, row in ipairs(rows) do
     lines[i] = json_of(row)
   end
-  core.write_text(self.jsonl_path, table.concat(lines))
+  local text = table.concat(lines)
+  if text ~= read_all(self.jsonl_path) then
+    core.write_text(self.jsonl_path, text)
+  end
   return rows
 end
 
@@ -165,7 +168,10 @@ function Records:write_csv(rows)
   for _, row in ipairs(rows) do
     lines[#lines + 1] = row_line(self.names, row)
   end
-  core.write_text(self.csv_path, table.concat(lines))
+  local text = table.concat(lines)
+  if text ~= read_all(self.csv_path) then
+    core.write_text(self.csv_path, text)
+  end
 end
 
 -- New columns at the end: a new head, and for each row as many empty fields.
