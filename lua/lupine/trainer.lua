@@ -19,6 +19,7 @@ local events = require("lupine.trainer.events")
 local loop = require("lupine.trainer.loop")
 local Measures = require("lupine.trainer.measures")
 local options = require("lupine.trainer.options")
+local tables = require("lupine.base.tables")
 local validation = require("lupine.trainer.validation")
 local Watch = require("lupine.trainer.stopping")
 
@@ -35,7 +36,27 @@ local Watch = require("lupine.trainer.stopping")
 ---@field nan table? {step, loss, module, input, parameter, message} of the latest one
 ---@field ema torch.optim.swa_utils.AveragedModel?
 ---@field swa torch.optim.swa_utils.AveragedModel?
+---@field executor poptorch.PoplarExecutor? that trains, of mode "poptorch"
 local Trainer = class.new("Trainer")
+
+-- A misspelt metric shall not wait for the end of an epoch.
+local function check_watched(self)
+  local o, names = self._o, {}
+  for _, part in ipairs({ "train.", o.validation and "validation." or nil }) do
+    for _, name in ipairs({ "loss", table.unpack(self._measures.names) }) do
+      names[#names + 1] = part .. name
+    end
+  end
+  local best = o.checkpoints and o.checkpoints.best_rule
+  local Plateau = require("torch.optim.lr_scheduler").ReduceLROnPlateau
+  for option, metric in pairs({ early_stopping = o.early_stopping and o.early_stopping.metric,
+    scheduler_metric = Plateau:is(o.scheduler) and o.scheduler_metric or nil,
+    checkpoints = best and best.metric }) do
+    errors.check(tables.set(names)[metric], "ValueError", "Trainer: %s: there is no metric '%s'%s; "
+      .. "there are %s", option, metric, check.nearest(metric, names),
+      table.concat(names, ", "))
+  end
+end
 
 local ENGINES = { eager = "eager", compiled = "compiled", poptorch = "device" }
 
@@ -71,10 +92,12 @@ function Trainer:init(given)
   self._callbacks = events.read(o.callbacks)
   self._measures, self._validation_measures = Measures(o.metrics), Measures(o.metrics)
   o.observed = #self._measures.names > 0
+  check_watched(self)
   self._early = o.early_stopping and Watch(o.early_stopping) or nil
   local best = o.checkpoints and o.checkpoints.best_rule
   self._best = best and Watch(best) or nil
   self._engine = require("lupine.trainer." .. ENGINES[o.mode])(o)
+  self.executor = self._engine.trainer
   if o.validation then
     self._validation_loader = self._engine:validation_loader(o.validation)
   end

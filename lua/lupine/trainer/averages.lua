@@ -47,10 +47,8 @@ end
 --- The statistics of the mean's BatchNorm layers, from the training data.
 ---@param trainer lupine.Trainer
 function M.finish(trainer)
-  if trainer.swa and trainer.swa.n_averaged:item() > 0 then
-    local _ <close> = random.keep()
-    swa_utils.update_bn(trainer._engine.train_loader, trainer.swa.module)
-  end
+  local _ <close> = random.keep()
+  swa_utils.update_bn(trainer._engine.train_loader, trainer.swa.module)
 end
 
 local function tensors(module)

@@ -31,6 +31,9 @@ function Host:init(o)
   if not self.autocast and o.precision ~= "float32" then
     self.dtype = torch[o.precision]
     self.model:to(self.dtype)
+    if type(self.loss) == "table" then
+      self.loss:to(self.dtype)
+    end
   end
   self.train_loader = o.train
 end

@@ -351,6 +351,20 @@ local function last_validation(self)
   end
 end
 
+-- The equal mean of the weights, with statistics of its own, is validated as well.
+local function finish_swa(self)
+  if not self.swa or self.swa.n_averaged:item() == 0 then
+    return
+  end
+  averages.finish(self)
+  if self._o.validation then
+    local numbers = validation.run(self, self._validation_loader, "swa.validation.", self.swa)
+    for name, value in pairs(numbers) do
+      self.metrics[name] = value
+    end
+  end
+end
+
 local function finish(self)
   local s = self._stopping or { reason = "finished" }
   if s.reason == "finished" then
@@ -360,15 +374,11 @@ local function finish(self)
   if s.reason ~= "nan" and self._saved ~= self.step then
     save(self)
   end
-  averages.finish(self)
-  if self.swa and self.swa.n_averaged:item() > 0 and self._o.validation and s.reason ~= "nan" then
-    local numbers = validation.run(self, self._validation_loader, "swa.validation.", self.swa)
-    for name, value in pairs(numbers) do
-      self.metrics[name] = value
-    end
+  if s.reason == "finished" or s.reason == "early_stopping" then
+    finish_swa(self)
   end
   return { reason = s.reason, why = s.why, step = self.step, epoch = self.epoch,
-    metrics = self.metrics, nan = s.reason == "nan" and self.nan or nil }
+    metrics = class.copy(self.metrics), nan = s.reason == "nan" and self.nan or nil }
 end
 
 --- Trains until the end, or until something stops it.

@@ -415,6 +415,8 @@ describe("options", function()
       { { options = poptorch.Options() }, "act with mode \"poptorch\" only" },
       { { validate_every = "1 epoch" }, "there is no validation loader" },
       { { early_stopping = { metrics = "x" } }, "early_stopping: unknown option 'metrics'" },
+      { { early_stopping = { metric = "validation.loss" } },
+        "early_stopping: there is no metric 'validation.loss'; there are train.loss" },
       { { metrics = { "acc" } }, "there is no metric 'acc'" },
       { { callbacks = { { on_steps = print } } }, "there is no event 'on_steps'.*on_step" },
       { { loss = 3 }, "loss: expected a torch.nn.Module or function" },
