@@ -119,10 +119,20 @@ local function entry_of(root, name)
   return nil, false
 end
 
+-- Names of folders within one; none if that is not there. What cannot be listed is an
+-- error: the next serial number depends on it.
+local function folders_in(root)
+  local ok, names = pcall(core.list_folder, root)
+  if not ok and not errors.classes.FileNotFoundError:is(names) then
+    error(names, 0)
+  end
+  return ok and names or {}
+end
+
 -- The entries, the latest first; whether one went meanwhile; how many there ought to be.
 local function entries_of(root)
   local out, gone, count = {}, false, 0
-  for _, name in ipairs(core.is_folder(root) and core.list_folder(root) or {}) do
+  for _, name in ipairs(folders_in(root)) do
     if number_of(name) then
       local entry, went = entry_of(root, name)
       out[#out + 1] = entry

@@ -1,6 +1,7 @@
 /* Files of tensors: core.read_idx, safetensors, NumPy's .npy and .npz, images,
  * CSV; texts; folders. */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -267,12 +268,20 @@ static int folder_gc(lua_State *L)
     return 0;
 }
 
+/* NULL at the end, where errno is 0, and for an error. */
+static struct dirent *next_entry(DIR *d)
+{
+    errno = 0;
+    return readdir(d);
+}
+
 /* (path) -> names of folders, names of other files, in no order; hidden ones
  * left out, links followed */
 static int list_folder(lua_State *L)
 {
     LpErr e = {0};
     struct stat st;
+    struct dirent *x;
     const char *path = lp_check_path(L, 1, "list_folder");
     DIR **d = lp_new_owned(L, sizeof *d, "lupine.folder", folder_gc);
     *d = opendir(path);
@@ -280,13 +289,21 @@ static int list_folder(lua_State *L)
         lp_must(L, lp_file_error(path, &e), &e);
     lua_newtable(L);
     lua_newtable(L);
-    for (struct dirent *x = readdir(*d); x; x = readdir(*d)) {
-        if (x->d_name[0] == '.' || fstatat(dirfd(*d), x->d_name, &st, 0) != 0)
+    while ((x = next_entry(*d))) {
+        if (x->d_name[0] == '.')
             continue;
+        if (fstatat(dirfd(*d), x->d_name, &st, 0) != 0) {
+            /* a link that leads nowhere, or what has gone meanwhile */
+            if (errno == ENOENT || errno == ELOOP || errno == EACCES)
+                continue;
+            lp_must(L, lp_file_error(path, &e), &e);
+        }
         int list = lua_gettop(L) - (S_ISDIR(st.st_mode) ? 1 : 0);
         lua_pushstring(L, x->d_name);
         lua_rawseti(L, list, luaL_len(L, list) + 1);
     }
+    if (errno != 0)
+        lp_must(L, lp_file_error(path, &e), &e);
     closedir(*d);
     *d = NULL;
     return 2;
