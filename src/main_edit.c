@@ -138,7 +138,9 @@ static int get_byte(EditLine *el, char *c)
             return -1;
         if (resized) {
             resized = 0;
-            el_resize(el);
+            el_resize(el); /* it keeps the cursor, beyond a smaller screen */
+            fputs("\r\033[J", stdout);
+            el_wset(el, EL_REFRESH);
         }
         if (continued) {
             continued = 0;
@@ -221,9 +223,22 @@ static int call_complete(lua_State *L)
     return 2;
 }
 
-/* complete(text before the cursor) -> text to insert, list to show or nil. */
+/* More has come than was read: of a paste, which terminals without mode 2004 do
+ * not mark. */
+static bool is_pasting(void)
+{
+    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    return poll(&in, 1, 0) > 0;
+}
+
+/* complete(text before the cursor) -> text to insert, list to show or nil. A
+ * tab in the middle of a paste is a tab. */
 static unsigned char on_tab(EditLine *el, int key)
 {
+    if (is_pasting()) {
+        insert(el, "\t", 1);
+        return CC_REFRESH;
+    }
     lua_State *L = term.L;
     struct Text before = {0};
     unsigned char result = CC_ERROR;

@@ -5,6 +5,7 @@
 ---   __members   a function of the object: tables of its fields
 ---   __lazy      name -> module that is loaded when the name is first used
 --- Classes (lupine.base.class) and their instances have what their bases have.
+local call = require("lupine.repl.call")
 local class = require("lupine.base.class")
 local keywords = require("lupine.show").keywords
 
@@ -142,7 +143,26 @@ function M.fields(v, prefix, only_callable)
   return list
 end
 
+-- Names of a list that start with the prefix.
+local function starting(list, prefix)
+  local out = {}
+  for _, name in ipairs(list) do
+    out[#out + 1] = name:sub(1, #prefix) == prefix and name or nil
+  end
+  return out
+end
+
 local function names(text, globals)
+  local function resolve(path)
+    return M.resolve(path, globals, false)
+  end
+  local keys, key = call.keywords(text, resolve)
+  if keys then
+    keys = starting(keys, key)
+    if #keys > 0 then
+      return keys, key
+    end
+  end
   local path, mark, prefix = text:match("([%a_][%w_%.]*)([%.:])([%w_]*)$")
   if path and not path:find("..", 1, true) then
     local v = M.resolve(path, globals, text:find("^%s*%?") ~= nil)
@@ -155,7 +175,8 @@ local function names(text, globals)
   if prefix then -- a method of a string literal
     return M.fields("", prefix, true), prefix
   elseif text:find("[:%.][%w_]*$") then -- of a result: running code would tell
-    return {}, ""
+    local made, at, part = call.made(text, resolve)
+    return made and M.fields(made, part, at == ":") or {}, part or ""
   end
   prefix = text:match("[%a_][%w_]*$") or ""
   local list = M.fields(globals, prefix, false)

@@ -28,7 +28,7 @@ local lua_layers = {
   { "poptorch" },
   { "popdist" },
   { "lupine.trainer", "lupine.run", "lupine.commands" },
-  { "lupine.repl", "lupine.describe", "lupine.description", "lupine.texts",
+  { "lupine.repl", "lupine.complete", "lupine.describe", "lupine.description", "lupine.texts",
     "lupine.annotations" },
 }
 local lua_headers = { ["lua.h"] = true, ["lauxlib.h"] = true, ["lualib.h"] = true,

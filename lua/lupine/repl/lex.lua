@@ -219,23 +219,4 @@ function M.chunk(text)
   return chunk
 end
 
--- ---- an open end -----------------------------------------------------------
-
---- What stands open at the end of a text: brackets and function calls, for
---- completion. Each is a place and, of a bracket, the tokens before it.
----@param text string
----@return integer[] open places of open brackets, outermost first
-function M.open_brackets(text)
-  local open = {}
-  for _, token in ipairs(M.tokens(text)) do
-    local c = token.kind == "op" and token.text
-    if PAIRS[c] then
-      open[#open + 1] = token.from
-    elseif c == ")" or c == "]" or c == "}" then
-      open[#open] = nil
-    end
-  end
-  return open
-end
-
 return M
