@@ -61,7 +61,8 @@ end
 local function told(job, ...)
   local trace
   local out = table.pack(xpcall(job, function(e)
-    trace = type(e) ~= "table" and require("lupine.host_traceback")(2) or nil
+    local traceback = package.loaded["lupine.host_traceback"] -- of the host program
+    trace = type(e) ~= "table" and (traceback and traceback(2) or debug.traceback("", 2)) or nil
     return e
   end, ...))
   if out[1] then

@@ -212,10 +212,15 @@ end
 ---@param config lupine.run.Config that was read from it
 ---@return integer exit code
 function M.resume(run, config)
-  local job = Job(config)
-  run:claim({ seed = config:get("seed") })
+  local job, from = Job(config), run.facts.folder
+  run:claim({ seed = config:get("seed"), folder = from })
   run:write("config.yaml", config:yaml(true))
   return job:train(run, function(say)
+    local here = core.host.process().folder
+    if here ~= from then
+      core.host.log("warn", ("the run was begun in %s; relative names of files are looked up in "
+        .. "%s now"):format(from, here))
+    end
     local path = job.trainer:resume("latest")
     say(path and ("goes on from %s"):format(path) or "there is no checkpoint: it begins anew")
   end)

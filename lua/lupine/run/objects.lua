@@ -38,9 +38,10 @@ end
 local function load_weights(config, model)
   local path = config:get("weights")
   if path then
-    local weights = require("lupine.safetensors").load_file(path)
-    errors.within(("%s: weights"):format(config:origin("weights")), model.load_state_dict, model,
-      weights, config:get("weights_strict"))
+    errors.within(("%s: weights"):format(config:origin("weights")), function()
+      model:load_state_dict(require("lupine.safetensors").load_file(path),
+        config:get("weights_strict"))
+    end)
   end
 end
 

@@ -49,4 +49,10 @@ describe("a run that is stopped", function()
     same_bits("checkpoint.every=5 validate_every=3 scheduler.class=StepLR "
       .. "scheduler.args.step_size=1 metrics=accuracy", "SEND='KILL 13'", 137)
   end)
+
+  it("on the simulated system goes on with the same bits", function()
+    same_bits("mode=poptorch options.deviceIterations=2 epochs=2 checkpoint.every=2",
+      "SEND='TERM 6'", 75)
+    assert.matches("Memory usage:", files.read(path("run-002/report.txt")), 1, true)
+  end)
 end)

@@ -105,4 +105,63 @@ describe("a run that was stopped", function()
     assert.equal(1, code)
     assert.matches("is trained by process " .. me, err)
   end)
+
+  it("is interrupted at once by a second signal", function()
+    files.write(folder .. "/slow.lua", [[
+      local core = require("lupine.core")
+      return function()
+        return { on_step = function(_, trainer)
+          if trainer.step == 3 then
+            for _, name in ipairs({ "TERM", "TERM" }) do
+              io.popen(("kill -%s %d"):format(name, core.host.process().pid)):close()
+            end
+            while true do end
+          end
+        end }
+      end]])
+    local words = "run run.yaml seed=5 callbacks=slow.lua checkpoint.every=1"
+    local _, err, code = lupine(words)
+    assert.equal(1, code)
+    assert.matches("interrupted", err)
+    assert.matches("taken up by: lupine run %-%-resume runs/run%-001\n", err)
+    local facts = runs.facts(path("run-001"))
+    assert.same({ "interrupted", "interrupted" }, { facts.status, facts.reason })
+    assert.matches("goes on from runs/run%-001/checkpoints/step%-00000002\n",
+      (lupine("run --resume steps=2")))
+  end)
+
+  it("has the signals of its process back afterwards", function()
+    local script = require("spec.support.program").temporary([[
+      local core = require("lupine.core")
+      local pid = core.host.process().pid
+      local deferred = core.host.defer_signals()
+      assert(not pcall(core.host.defer_signals))
+      assert(deferred:signal() == nil)
+      io.popen("kill -TERM " .. pid):close()
+      assert(deferred:signal() == "SIGTERM")
+      deferred:close()
+      assert(not pcall(deferred.signal, deferred))
+      deferred = core.host.defer_signals()
+      assert(deferred:signal() == nil)
+      io.popen("kill -INT " .. pid):close()
+      assert(deferred:signal() == "SIGINT")
+      deferred:close()
+      print("before the end")
+      io.stdout:flush()
+      io.popen("kill -TERM " .. pid):close()
+      print("never")]])
+    local out, _, code = require("spec.support.program").run({ script })
+    os.remove(script)
+    assert.equal("before the end\n", out)
+    assert.is_true(code == -15 or code == 143)
+  end)
+
+  it("looks for files where the command is typed, and says so", function()
+    assert.equal(75, code_of("run run.yaml seed=5", "SEND='TERM 2'"))
+    core.make_folder(folder .. "/below")
+    files.write(folder .. "/below/parts.lua", files.read(folder .. "/parts.lua"))
+    local _, err, code = runs.lupine(folder .. "/below", "run --resume ../runs/run-001 steps=3")
+    assert.equal(0, code, err)
+    assert.matches("the run was begun in " .. folder:gsub("%p", "%%%0") .. "; relative names", err)
+  end)
 end)
