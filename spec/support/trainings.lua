@@ -1,6 +1,7 @@
 --- Trainers with everything at once, for specs of what a run is and how it goes on.
 local checkpoint = require("lupine.checkpoint")
 local epochs = require("spec.support.epochs")
+local program = require("spec.support.program")
 local torch = require("torch")
 local Trainer = require("lupine.trainer")
 local nn = torch.nn
@@ -87,6 +88,32 @@ function M.make(mode, other, workers)
     end
   end
   return Trainer(set), recorder
+end
+
+--- What another process tells that goes on with a run, and what this one does.
+function M.elsewhere(mode, step)
+  local root = os.tmpname()
+  os.remove(root)
+  M.seed(7)
+  local trainer, notes = M.make(mode)
+  local on_step = notes.on_step
+  function notes:on_step(t, row)
+    on_step(self, t, row)
+    if t.step == step then
+      checkpoint.save(root, t:objects())
+    end
+  end
+  trainer:fit()
+  local here = {}
+  for n = step + 1, trainer.step do
+    here[#here + 1] = notes.steps[n] and ("%d %s"):format(n, notes.steps[n]) or n .. " nil"
+  end
+  here[#here + 1] = table.concat(notes.lines, "\n")
+  here[#here + 1] = M.ending(trainer)
+  trainer:close()
+  local text, errors = program.run({ "spec/support/resumed_training.lua", mode, root })
+  os.execute("rm -rf " .. root)
+  return table.concat(here, "\n") .. "\n", text ~= "" and text or errors
 end
 
 local function add(out, path, value)

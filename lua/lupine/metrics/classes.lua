@@ -70,7 +70,7 @@ function M.scores(output, target, where)
   if not dim then
     return nil, flat, output:reshape(-1)
   end
-  local scores = output:movedim(dim, -1)
+  local scores = dim == output:dim() - 1 and output or output:movedim(dim, -1)
   return scores:reshape(-1, scores:size(-1)), flat, output
 end
 

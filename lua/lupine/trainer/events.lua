@@ -66,6 +66,19 @@ local function named(what, fn, ...)
   return ok or errors.within(what, error, e, 0)
 end
 
+--- Whether any callback hears of an event.
+---@param trainer lupine.Trainer
+---@param event string
+---@return boolean
+function M.heard(trainer, event)
+  for _, callback in ipairs(trainer._callbacks) do
+    if callback.object[event] then
+      return true
+    end
+  end
+  return false
+end
+
 --- Tells all callbacks.
 ---@param trainer lupine.Trainer
 ---@param event string

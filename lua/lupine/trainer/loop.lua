@@ -143,7 +143,8 @@ end
 
 local STAGES = {
   function(self, rest)
-    if step_due({ unit = "step", count = self._o.log_every }, rest.before, self.step) then
+    local every = self._o.log_every
+    if self.step // every > rest.before // every then
       log(self, rest.row)
     end
   end,
@@ -180,7 +181,9 @@ local function stepped(self, count)
   self.step = before + count
   averages.step(self)
   self._rest = { before = before, row = row_of(self), stage = 1 }
-  events.tell(self, "on_step", class.copy(self._rest.row))
+  if events.heard(self, "on_step") then
+    events.tell(self, "on_step", class.copy(self._rest.row))
+  end
   complete_step(self)
   local why = self._o.should_stop and self._o.should_stop()
   if why then

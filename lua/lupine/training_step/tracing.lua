@@ -113,7 +113,11 @@ end
 ---@return {tensor: torch.Tensor}[] parts
 function M.total(loss)
   local list, sum = {}, nil
-  arguments.flatten(loss, "the loss", list)
+  if arguments.is_tensor(loss) then
+    list[1] = { tensor = loss, path = "the loss" }
+  else
+    arguments.flatten(loss, "the loss", list)
+  end
   for _, t in ipairs(list) do
     errors.check(is_scalar(t.tensor), "ValueError", "%s: expected a floating tensor of one element "
       .. "(or a table of such), got %s of shape %s: reduce it, loss:mean()", t.path,

@@ -14,6 +14,11 @@ describe("a Trainer that is resumed", function()
         [12] = true }))
     end)
 
+    it("has the same bits in another process: " .. mode, function()
+      local here, there = trainings.elsewhere(mode, 14)
+      assert.equal(here, there)
+    end)
+
     it("has the same bits with any number of workers: " .. mode, function()
       assert.same({}, trainings.faults(mode, { [4] = true }, nil, { 2, 1 }))
     end)
