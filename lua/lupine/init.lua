@@ -32,6 +32,7 @@ for name in ([[checkpoint
   report
   safetensors
   show
+  summary
   tokenizers
   transforms
 ]]):gmatch("%S+") do
