@@ -3,6 +3,7 @@
 local check = require("lupine.base.check")
 local complete = require("lupine.complete")
 local description = require("lupine.description")
+local examples = require("lupine.repl.examples")
 local show = require("lupine.show")
 
 local function add(lines, text)
@@ -135,7 +136,8 @@ return function(name, globals)
   end
   local record = description.of(v, name, globals)
   if record then
-    return RENDER[record.kind](record, name)
+    local text, example = RENDER[record.kind](record, name), examples.text(v)
+    return example and text .. "\n" .. example or text
   elseif v == nil then
     return "no value is named " .. name .. near(path, globals)
   end

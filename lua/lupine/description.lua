@@ -35,16 +35,24 @@ local function each_line(source)
   end
 end
 
+-- Scripts of users may write any comment.
+local own = debug.getinfo(1, "S").source:match("^(@.*)lupine[/\\]description%.lua$")
+
+local function is_own(source)
+  return own ~= nil and source:sub(1, #own) == own
+end
+
 -- The `---` block above the first line that `found` takes: text and number of
 -- the line.
 local function block_above(source, found)
+  local comment = is_own(source) and "^%s*%-%-%-%s?" or "^%s*%-%-+%s?"
   local block, n = {}, 0
   for line in each_line(source) do
     n = n + 1
     if found(line, n) then
       return table.concat(block, "\n"), n
-    elseif line:find("^%s*%-%-%-") then
-      block[#block + 1] = line:gsub("^%s*%-%-%-%s?", "")
+    elseif line:find(comment) then
+      block[#block + 1] = line:gsub(comment, "")
     else
       block = {}
     end
@@ -108,9 +116,10 @@ end
 
 -- The block above a Lua function, and its line.
 local function above_function(info)
-  return block_above(info.source, function(_, n)
+  local text, line = block_above(info.source, function(_, n)
     return n == info.linedefined
   end)
+  return text, line or info.linedefined
 end
 
 -- Made by a helper, or a function of any arguments, which noted how it is called.

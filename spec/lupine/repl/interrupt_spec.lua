@@ -20,8 +20,8 @@ local LONG = {
   { "compiling", "net = torch.nn.Sequential() for i = 1, 200 do net:append(torch.nn.Linear(8, 8)) "
     .. "end", "while true do lupine.compile(net, { torch.ones(1, 8) }) end" },
   { "a loader's wait", "Slow = torch.utils.data.Dataset:extend('Slow') "
-    .. "function Slow:__len() return 100 end "
-    .. "function Slow:get(i) os.execute('sleep 30') return torch.ones(1) end "
+    .. "function Slow:__len__() return 100 end "
+    .. "function Slow:__getitem__(i) while true do end end "
     .. "loader = torch.utils.data.DataLoader(Slow(), { batch_size = 2, num_workers = 2 })",
     "for x in loader do print(x) end loader = nil" },
 }
