@@ -63,6 +63,31 @@ local function parts(t, state, indent)
   return list
 end
 
+-- Parts of one line each, as many in a line as fit.
+local function filled(list, indent)
+  local lines, line = {}, ""
+  for i, part in ipairs(list) do
+    part = part .. (i < #list and "," or "")
+    if line ~= "" and #indent + #line + #part + 1 > M.options.width then
+      lines[#lines + 1], line = line, ""
+    end
+    line = line == "" and part or line .. " " .. part
+  end
+  lines[#lines + 1] = line
+  return table.concat(lines, "\n" .. indent)
+end
+
+-- Numbers and the like alone.
+local function is_flat(t, list)
+  for i = 1, rawlen(t) do
+    local kind = type(rawget(t, i))
+    if kind ~= "number" and kind ~= "boolean" then
+      return false
+    end
+  end
+  return #list <= rawlen(t) or list[#list]:find("^%.%.%.") ~= nil
+end
+
 local function plain_table(t, state, indent)
   if state.open[t] then
     return "<cycle>"
@@ -81,7 +106,8 @@ local function plain_table(t, state, indent)
   if #line + #indent <= M.options.width and not line:find("\n", 1, true) then
     return line
   end
-  return "{\n" .. inner .. table.concat(list, ",\n" .. inner) .. "\n" .. indent .. "}"
+  local body = is_flat(t, list) and filled(list, inner) or table.concat(list, ",\n" .. inner)
+  return "{\n" .. inner .. body .. "\n" .. indent .. "}"
 end
 
 function value(v, state, indent)

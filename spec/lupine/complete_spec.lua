@@ -74,4 +74,31 @@ describe("lupine.complete", function()
   it("indents at the start of a line", function()
     assert.equal("  ", (run("", {})))
   end)
+
+  it("completes keywords of functions and classes", function()
+    local nn = require("torch").nn
+    local globals = { nn = nn, x = require("torch").ones(1), mine = function(alpha) error(alpha) end }
+    assert.equal("as", (run("nn.Linear(1, 2, { bi", globals)))
+    assert.equal("ing", (run("y = nn.Conv2d(1, 2, 3, { stride = f({1}), padd", globals)))
+    assert.equal("epdim", (run("x:sum(0, {ke", globals)))
+    assert.equal("pha", (run("mine{ al", globals)))
+    assert.equal("", (run("t = { al", globals)))
+    assert.matches("bias .* in_features", select(2, run("nn.Linear(1, 2, {", globals)))
+  end)
+
+  it("completes chains of options and methods of what a class makes", function()
+    local globals = { poptorch = require("poptorch"), nn = require("torch").nn }
+    assert.equal("erations", (run("poptorch.Options():deviceIt", globals)))
+    assert.equal("Factor", (run("o = poptorch.Options():deviceIterations(8):replication", globals)))
+    assert.equal("grad_", (run("nn.Linear(1, 2):requires_", globals)))
+    assert.equal("", (run("nn.Linear(1, 2):to(x):requires_", globals)))
+  end)
+
+  it("calls no function of a metatable of the user", function()
+    local trap = setmetatable({}, { __members = fail, __index = fail, __pairs = fail,
+      __call = fail, __len = fail })
+    for _, text in ipairs({ "trap.x", "trap:x", "trap().x", "trap({ x", "trap{x" }) do
+      assert.equal("", (run(text, { trap = trap })))
+    end
+  end)
 end)

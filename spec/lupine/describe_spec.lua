@@ -37,6 +37,26 @@ describe("?NAME", function()
     shows("core.loop", { core = core }, "int count, Body body, Tensor[] inputs")
   end)
 
+
+  it("shows shapes, an example and the source line", function()
+    shows("torch.nn.Linear", {}, "bias=True", "shapes: (*, in_features) -> (*, out_features)",
+      "example: nn.Linear(20, 30)(torch.randn(128, 20))  --> [128, 30]", "layers/linear.lua:")
+    shows("x:sum", { x = torch.zeros(1) }, "shapes: (*) -> without dim", "example: torch.sum(")
+  end)
+
+  it("shows a function of a script with its comment and place", function()
+    local path = program.temporary("-- Adds.\n--- Both.\nfunction added(a, b)\n"
+      .. "  return a + b\nend\n")
+    finally(function()
+      os.remove(path)
+      _G.added = nil
+    end)
+    dofile(path)
+    shows("added", { added = _G.added }, "added(a, b)\nAdds.\nBoth.\ndefined at " .. path .. ":3")
+    shows("typed", { typed = load("\nreturn function(x) end", "=stdin")() },
+      "typed(x)\ndefined at stdin:2")
+  end)
+
   it("shows what Lua defines with its description", function()
     shows("torch.isclose", {}, "isclose(input, other, rtol, atol, equal_nan)",
       "|input - other| <= atol + rtol * |other|", "functional.lua:")

@@ -48,4 +48,18 @@ describe("lupine.show", function()
     assert.equal("<object>", show.show(object))
     assert.equal("{<object>}", show.show({ object }))
   end)
+
+  it("fills lines with numbers", function()
+    local list = {}
+    for i = 1, 30 do
+      list[i] = i * 1000
+    end
+    local text = show.show(list)
+    assert.equal(4, select(2, text:gsub("\n", "")))
+    for line in text:gmatch("[^\n]+") do
+      assert.is_true(#line <= 80)
+    end
+    assert.matches("^{\n  1000, 2000, ", text)
+    assert.same(list, load("return " .. text)())
+  end)
 end)
