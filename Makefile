@@ -268,9 +268,10 @@ check-full: test asan lint golden
 	  echo "  RUN     $$f"; $(BUILD)/lupine $$f >/dev/null; done
 
 # The manual: a page a module and a guide, to be read from the folder (docs/site).
-.PHONY: docs
+.PHONY: docs run-docs man
 docs: setup
-	+@$(submake) all
+	+@$(submake) run-docs
+run-docs: all
 	@rm -rf $(BUILD)/docs && mkdir -p $(BUILD)/docs
 	@$(BUILD)/lupine docs/site/build.lua $(BUILD)/docs
 
@@ -279,7 +280,19 @@ meta: all
 	@mkdir -p $(BUILD)/meta/torch/nn
 	$(Q)$(BUILD)/lupine -e 'require("lupine.annotations").write("$(BUILD)/meta")'
 
-install: all meta
+man: all
+	$(Q)$(BUILD)/lupine docs/site/man.lua $(BUILD)/lupine >$(BUILD)/lupine.1
+
+# What is put below the prefix, but for directories: share/lupine/files has it, for
+# uninstall.
+ROOTS := $(notdir $(wildcard lua/*))
+LIST_INSTALLED = \
+  printf '%s\n' bin/lupine lib/lua/5.4/lupine.so share/man/man1/lupine.1 share/lupine/files \
+    $(wildcard include/lupine/*.h) $(ROOTS:%=share/lua/5.4/%); \
+  (cd lua && find . -name '*.lua') | sed 's,^\.,share/lupine,'; \
+  (cd $(BUILD)/meta && find . -name '*.lua') | sed 's,^\.,share/lupine-meta,'
+
+install: all meta man
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/lua/5.4
 	install $(BUILD)/lupine $(DESTDIR)$(PREFIX)/bin/
 	install -m 644 $(BUILD)/lupine.so $(DESTDIR)$(PREFIX)/lib/lua/5.4/
@@ -288,10 +301,29 @@ install: all meta
 	cd lua && find . -name '*.lua' -exec install -D -m 644 \
 	  {} $(abspath $(DESTDIR)$(PREFIX))/share/lupine/{} \;
 	install -d $(DESTDIR)$(PREFIX)/share/lua/5.4
-	for m in $(notdir $(wildcard lua/*)); do ln -sfn ../../lupine/$$m \
+	for m in $(ROOTS); do ln -sfn ../../lupine/$$m \
 	  $(DESTDIR)$(PREFIX)/share/lua/5.4/$$m; done
+	install -D -m 644 $(BUILD)/lupine.1 $(DESTDIR)$(PREFIX)/share/man/man1/lupine.1
 	cd $(BUILD)/meta && find . -name '*.lua' -exec install -D -m 644 \
 	  {} $(abspath $(DESTDIR)$(PREFIX))/share/lupine-meta/{} \;
+	$(Q){ $(LIST_INSTALLED); } >$(DESTDIR)$(PREFIX)/share/lupine/files
+
+# The modules alone, where luarocks wants them (lupine-scm-1.rockspec).
+.PHONY: install-rock
+install-rock: all
+	install -d $(LUADIR) $(LIBDIR)
+	install -m 755 $(BUILD)/lupine.so $(LIBDIR)/
+	cp -R lua/. $(LUADIR)
+
+# What install put there, and the folders that are lupine's alone.
+.PHONY: uninstall deb
+uninstall:
+	$(Q)cd $(DESTDIR)$(PREFIX) && xargs -d '\n' rm -f <share/lupine/files && \
+	  find share/lupine share/lupine-meta include/lupine -depth -type d -empty -delete
+
+# A package of Debian in build/.
+deb: all meta man run-docs
+	@sh spec/tools/deb.sh $(BUILD) $(VERSION)
 
 clean:
 	rm -rf $(BUILD)

@@ -87,8 +87,22 @@ describe("the installed files", function()
       return (program.shell(("cd %s && find . -name '*.lua' | sort"):format(folder)))
     end
     assert.equal(names("lua"), names(tree .. "/usr/share/lupine"))
-    assert.equal(("%s/usr/include/lupine/custom_op.h\n%s/usr/include/lupine/step_io.h\n"):format(
-      tree, tree), (program.shell(("find %s -type f ! -name '*.lua' ! -name lupine "
-        .. "! -name lupine.so | sort"):format(tree))))
+    assert.equal("include/lupine/custom_op.h\ninclude/lupine/step_io.h\nshare/lupine/files\n"
+      .. "share/man/man1/lupine.1\n", (program.shell(("cd %s/usr && find . -type f "
+        .. "! -name '*.lua' ! -name lupine ! -name lupine.so | sed 's,^./,,' | sort"):format(tree))))
+  end)
+
+  it("go as they came: what others put there stays", function()
+    local other = files.folder()
+    local own = other .. "/usr/share/lupine/own.txt"
+    program.shell(("cp -R %s/. %s && touch %s %s/usr/bin/other"):format(tree, other, own, other))
+    local out, err, code = program.shell("env -u MAKEFLAGS -u MAKELEVEL make uninstall DESTDIR="
+      .. other .. " PREFIX=/usr")
+    assert.equal(0, code, out .. err)
+    assert.equal(("%s/training.lua\n%s/usr/bin/other\n%s\n"):format(other, other, own),
+      (program.shell(("find %s ! -type d | sort"):format(other))))
+    assert.equal("", (program.shell(("find %s/usr/include %s/usr/share -name lupine-meta -o "
+      .. "-path '*include/lupine'"):format(other, other))))
+    files.remove(other)
   end)
 end)

@@ -15,7 +15,7 @@ local tables = require("lupine.base.tables")
 local M = {}
 
 local ROOTS = { "torch", "torchvision", "poptorch", "popart", "popdist", "lupine", "torch_scatter",
-  "torch_spline_conv", "popdist.poptorch" }
+  "torch_spline_conv", "popdist.poptorch", "lupine.trainer.callbacks" }
 -- What nothing announces before it is first named.
 local LOADED = { "torch.nn.utils", "torch.nn.utils.rnn", "torch.nn.utils.parametrize",
   "torch.nn.utils.parametrizations", "torch.nn.utils.prune", "torch.distributions", "torch.cuda",
@@ -283,12 +283,12 @@ function M.each(modules, fn)
   end
 end
 
---- Whether an entry ought to say more than how it is called, and does not. Values and
---- members of enumerations show themselves.
+--- Whether an entry ought to say more than how it is called, and does not. Values,
+--- members of enumerations and fields of a type show themselves.
 ---@param entry table
 ---@return boolean
 function M.lacks_text(entry)
-  return entry.kind ~= "value" and entry.kind ~= "member" and entry.kind ~= "module"
+  return not entry.shown and entry.kind ~= "value" and entry.kind ~= "member" and entry.kind ~= "module"
     and not description.has_prose(entry.text)
 end
 

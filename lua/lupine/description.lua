@@ -279,7 +279,8 @@ local function core_class(t)
   local name = type(t) == "table" and rawget(t, "__name")
   local record = name and (noted(t) or { forms = {} })
   if record then
-    record.kind, record.class, record.methods, record.fields = "class", name, public(t), texts.fields(t)
+    record.kind, record.class = "class", name
+    record.methods, record.fields = public(t), texts.fields(t)
   end
   return record
 end
