@@ -1,14 +1,16 @@
 --- The README and the pages in docs: each block of Lua is run and prints what
 --- the block under it says, each block of shell commands is one that works,
---- each block of C a library that loads, each example ends with the
+--- each block of YAML a run file, each block of C a library that loads, each example ends with the
 --- line that the README gives. Python is shown, not run.
 ---
 --- Numbers with a point may differ a little: CPUs round otherwise.
 local program = require("spec.support.program")
-local read = require("spec.support.files").read
+local files = require("spec.support.files")
+local read = files.read
 
-local PAGES = { "README.md", "docs/porting.md", "docs/profile.md",
-  "docs/custom_ops.md", "docs/popart.md", "examples/README.md" }
+local PAGES = { "README.md", "docs/first_steps.md", "docs/porting.md", "docs/pipelines.md",
+  "docs/run_files.md", "docs/speed.md", "docs/precision.md", "docs/profile.md",
+  "docs/custom_ops.md", "docs/extending.md", "docs/popart.md", "examples/README.md" }
 
 -- Fenced blocks in order: {language, text, line}.
 local function blocks_of(page)
@@ -60,12 +62,24 @@ end
 -- up, not made.
 local function run_shell(block, where)
   local script = program.temporary("print(require('lupine').version, ...)")
+  local host = (program.shell("realpath " .. program.host)):match("[^\n]+")
   local text = block.text:gsub("%f[%w]script%.lua", script):gsub("'CODE'", "'print(1)'")
-    :gsub("%f[%w]make%f[%s]", "make -n"):gsub("build/lupine%f[%s]", program.host)
-  local out, err, code = program.shell("set -e\n" .. text)
+    :gsub("%f[%w]make%f[%s]", "make -n"):gsub("build/lupine%f[%s]", host)
+  local folder = files.folder()
+  local out, err, code = program.shell(("set -e\nexport TMPDIR=%s\n%s"):format(folder, text))
+  files.remove(folder)
   os.remove(script)
   assert.equal(0, code, where .. "\n" .. err)
   return out
+end
+
+-- A run file: all of its keys are ones that there are, of values that are allowed.
+local function run_yaml(block, where)
+  local path = program.temporary(block.text)
+  os.rename(path, path .. ".yaml")
+  local out, err, code = program.run({ "run", "--print-config", path .. ".yaml" })
+  os.remove(path .. ".yaml")
+  assert.equal(0, code, where .. "\n" .. out .. err)
 end
 
 -- A library, of custom operators or streams: it compiles, and lupine takes it.
@@ -101,6 +115,10 @@ for _, page in ipairs(PAGES) do
             return
           end
           run_shell(block, where)
+        end)
+      elseif block.language == "yaml" then
+        it(("has a run file at line %d"):format(block.line), function()
+          run_yaml(block, where)
         end)
       elseif block.language == "c" then
         it(("has a library at line %d"):format(block.line), function()

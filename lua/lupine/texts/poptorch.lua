@@ -54,7 +54,7 @@ Report: What the simulated system says of a program: cycles, memory of tiles, sc
 Encoding.ids: The numbers of the tokens.
 Encoding.tokens: The tokens.
 Tokenizer: Text to numbers of tokens and back, read from a tokenizer.json.
-Encoding: What Tokenizer:encode gives: ids, tokens, offsets, attention mask.
+Encoding: What Tokenizer:encode gives: the ids and the tokens of a text.
 ]] }, { "lupine.models", [[
 BertConfig: The sizes and rates of a BERT, by the names of config.json.
 BertModel: BERT's encoder: ids (N, L) to states (N, L, hidden_size) and the pooled first one.
