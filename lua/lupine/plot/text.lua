@@ -94,17 +94,24 @@ local function x_labels(o, columns)
   return line_of
 end
 
-local function legend(list, o)
-  local out = {}
+-- What the curves are called, in as many lines as it takes.
+local function legend(list, o, margin, before)
+  local lines, at = { before }, utf8.len(before)
   for k, curve in ipairs(list) do
     local last
     for _, p in ipairs(curve) do
       last = p or last
     end
-    local value = last and ("%.5g"):format(last[2]) or "no value"
-    out[k] = painted(("%s %s"):format(curve.name, value), k, o)
+    local text = ("%s %s"):format(curve.name, last and ("%.5g"):format(last[2]) or "no value")
+    local length = utf8.len(text) or #text
+    if at > margin and at + length > o.width then
+      lines[#lines + 1], at = (" "):rep(margin), margin
+    end
+    local gap = at > margin and "   " or ""
+    lines[#lines] = lines[#lines] .. gap .. painted(text, k, o)
+    at = at + #gap + length
   end
-  return table.concat(out, "   ")
+  return table.concat(lines, "\n")
 end
 
 --- The text of prepared curves (lua/lupine/plot/init.lua).
@@ -126,6 +133,6 @@ return function(list, o)
   local margin = (" "):rep(widest + 1)
   out[#out + 1] = margin .. "└" .. ("─"):rep(c.columns)
   out[#out + 1] = margin .. " " .. x_labels(o, c.columns)
-  out[#out + 1] = margin .. " " .. (o.xlabel ~= "" and o.xlabel .. "   " or "") .. legend(list, o)
+  out[#out + 1] = legend(list, o, widest + 2, margin .. " " .. o.xlabel)
   return table.concat(out, "\n") .. "\n"
 end
