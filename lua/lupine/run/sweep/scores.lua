@@ -50,12 +50,16 @@ function M.names(rows)
   return out
 end
 
---- The rows of a run's folder; none if they cannot be read.
+--- The rows of a run's folder; none, and why, if they cannot be read.
 ---@param path string
 ---@return table[]
+---@return string?
 function M.rows(path)
   local ok, rows = pcall(records.read, path .. "/metrics.jsonl")
-  return ok and rows or {}
+  if ok then
+    return rows
+  end
+  return {}, type(rows) == "table" and rows.message or tostring(rows)
 end
 
 return M
