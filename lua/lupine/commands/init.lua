@@ -14,6 +14,7 @@ local ROWS = {
   { "new", "lupine.commands.new", "write a small project that `lupine run` trains" },
   { "sweep", "lupine.commands.sweep", "train a run file with many values of its keys" },
   { "runs", "lupine.commands.runs", "list, compare and delete runs" },
+  { "plot", "lupine.commands.plot", "draw the curves of runs" },
   { "profile", "lupine.profile.command", "run a script and show where its time goes" },
   { "info", "lupine.devices.command",
     "list the devices of the simulated machine and who has them" },

@@ -90,7 +90,8 @@ describe("a sweep's", function()
   it("rounds get longer by the factor, up to the end", function()
     local function rungs(text)
       local out = {}
-      for i, rung in ipairs(space.rungs(read("method: halving\nparameters: {a: [1, 2]}\n" .. text))) do
+      local c = read("method: halving\nparameters: {a: [1, 2]}\n" .. text)
+      for i, rung in ipairs(space.rungs(c)) do
         out[i] = rung.count .. rung.unit
       end
       return table.concat(out, " ")
