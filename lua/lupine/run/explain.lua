@@ -86,7 +86,7 @@ end
 ---@param name string
 ---@return string
 function M.key(name)
-  if name:find("^options%f[%W]") and name ~= "options_file" then
+  if name:find("^options%.") then
     return of_poptorch(name)
   end
   local out, names = {}, {}
@@ -98,7 +98,27 @@ function M.key(name)
   end
   errors.check(#out > 0, "ConfigFileError", "a run file has no key '%s'%s", name,
     check.nearest(name, names))
-  return table.concat(out)
+  return table.concat(out) .. (name == "options" and of_poptorch(name) or "")
+end
+
+local function cell(text)
+  return (text:gsub("|", "\\|"))
+end
+
+--- All keys as a table of Markdown, for the manual.
+---@return string
+function M.markdown()
+  local lines = { "| key | what it takes | default | what it is |", "| --- | --- | --- | --- |" }
+  for _, row in ipairs(schema) do
+    if row.type ~= "group" then
+      local default = M.default(row) or ""
+      lines[#lines + 1] = ("| `%s`%s | %s | %s | %s |"):format(row.name,
+        row.resumable and " *" or "", cell(M.allowed(row)),
+        row.required and "has to be given" or default ~= "" and "`" .. cell(default) .. "`" or "",
+        cell(row.doc))
+    end
+  end
+  return table.concat(lines, "\n") .. "\n"
 end
 
 return M
