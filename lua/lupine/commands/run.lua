@@ -15,7 +15,8 @@ a new folder FOLDER/NAME-001. key=value changes a key: optimizer.args.lr=0.1
 
 local CODES = [[
 Exit codes: 0 trained to the end; 1 an error, or a loss that is no number; 2 the command
-line or the run file is wrong; 75 stopped by a signal, all is saved and --resume goes on.
+line or the run file is wrong; 75 stopped by a signal or a callback, all is saved and
+--resume goes on.
 SIGTERM or Ctrl-C finishes the step and saves; a second one interrupts at once.
 ]]
 

@@ -140,6 +140,19 @@ function M.file(path, from, open)
   return M.over(out, node)
 end
 
+-- A tree whose nodes stand where `where(at)` says; one node can be in many places.
+local function placed(node, where, seen)
+  seen = seen or {}
+  if not seen[node] then
+    seen[node] = true
+    node.at = where(node.at)
+    for _, inner in pairs(node.values or node.items or {}) do
+      placed(inner, where, seen)
+    end
+  end
+  return node
+end
+
 --- The tree of a text that config:yaml(true) made: nodes stand where its comments say.
 --- error: ConfigFileError, FileNotFoundError
 ---@param path string
@@ -149,15 +162,10 @@ function M.with_origins(path)
   for line in (read_text(path) .. "\n"):gmatch("([^\n]*)\n") do
     origins[#origins + 1] = line:match("^.* # (.*)$") or false
   end
-  local function place(node)
-    local line = math.tointeger(tonumber(node.at:match(":(%d+)$")))
-    node.at = line and origins[line] or node.at
-    for _, inner in pairs(node.values or node.items or {}) do
-      place(inner)
-    end
-    return node
-  end
-  return place(M.file(path))
+  return placed(M.file(path), function(at)
+    local line = math.tointeger(tonumber(at:match(":(%d+)$")))
+    return line and origins[line] or at
+  end)
 end
 
 --- The tree that has one node, at a path with points.
@@ -193,8 +201,9 @@ function M.word(word)
     error(node, 0)
   end
   node = node or { kind = "scalar", text = "", plain = true }
-  node.at = COMMAND_LINE
-  return M.at_path(path, node)
+  return M.at_path(path, placed(node, function()
+    return COMMAND_LINE
+  end))
 end
 
 -- The node of a path with points; lists count from 1.

@@ -156,4 +156,29 @@ describe("lupine run", function()
     end
     assert.equal(1, #names)
   end)
+
+  it("fails where the disk is full, and what was saved is whole", function()
+    local _, err, code = lupine("run run.yaml epochs=200 checkpoint.every='500 epochs'",
+      "ulimit -f 16;")
+    assert.equal(1, code)
+    assert.matches("metrics", err)
+    assert.is_true(#runs.rows(path("run-001")) > 20)
+    assert.equal("failed", runs.facts(path("run-001")).status)
+  end)
+
+  it("keeps the log beside what is printed", function()
+    local _, err = lupine("run run.yaml epochs=1", "LUPINE_LOG_LEVEL=info")
+    assert.matches("compiled a training step", err)
+    local log = files.read(path("run-001/log.txt"))
+    assert.matches("compiled a training step", log)
+    assert.matches("finished at step 8", log)
+  end)
+
+  it("stops at a callback's word as at a signal", function()
+    local out, _, code = lupine("run run.yaml "
+      .. "callbacks='[{class: TimeLimit, args: {minutes: 0}}]'")
+    assert.equal(75, code)
+    assert.matches("stopped by .* at step 1; this goes on:", out)
+    assert.matches("TimeLimit +# command line\n", files.read(path("run-001/config.yaml")))
+  end)
 end)
