@@ -217,6 +217,8 @@ function M.make(spec, key, modules, ...)
       e.message = ("%s: %s: %s"):format(spec.at, key, e.message)
     end
     error(e, 0)
+  elseif out[2] == nil then -- as where files are missing
+    fail(spec, key, "%s gave nothing%s", spec.class, out[3] and ": " .. tostring(out[3]) or "")
   end
   return table.unpack(out, 2, out.n)
 end

@@ -78,6 +78,7 @@ describe("lupine run", function()
   end)
 
   it("refuses what is wrong in a line, with file and line", function()
+    files.write(folder .. "/none.lua", "return function() return nil, 'no such files' end")
     files.write(folder .. "/bad.yaml", "include: run.yaml\ndata: {batch_sise: 3}\n")
     for words, message in pairs({
       ["run"] = "no run file is given",
@@ -90,6 +91,7 @@ describe("lupine run", function()
       ["run run.yaml optimizer=Adem"] = "command line: optimizer: 'Adem' is in none of torch.optim",
       ["run run.yaml model.args.hiden=3"] = "run.yaml:1: model: parts.lua:Net has no parameter "
         .. "'hiden'; it has hidden (nearest: 'hidden')",
+      ["run run.yaml data.train=none.lua"] = "data.train: none.lua gave nothing: no such files",
       ["run run.yaml loss=nn"] = "command line: loss: 'nn' is in none of",
       ["run run.yaml --resume --dry-run"] = "--dry-run",
     }) do

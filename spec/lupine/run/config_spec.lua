@@ -108,6 +108,8 @@ describe("a run file", function()
     assert.equal(folder .. "/run.lua", c:origin("data.batch_size"))
     refuses('{"model": "a.b", "model": "b"}', "duplicate", nil, "run.json")
     refuses("return 1", "has to return the table of keys", nil, "run.lua")
+    refuses("return {model = {class = 'a.b', args = {f = print}}}",
+      "run.lua: the program returned a function among the values", nil, "run.lua")
     refuses("return {a = {b = 1, [2] = 3}}", "key 2 among names", nil, "run.lua")
     refuses("", "a run file ends in .yaml, .yml, .json or .lua", nil, "x.txt")
   end)

@@ -227,7 +227,7 @@ describe("a key of a run file", function()
       threshold_mode = "abs", factor = 0.5 } }
     local r = run({ scheduler = plateau, scheduler_metric = "train.loss", epochs = 4 })
     assert.equal(0.025, r.rows[#r.rows - 1].lr) -- of epoch 4
-    helper.refuses("KeyError", "no metric 'validation.loss'", run, { scheduler = plateau,
+    helper.refuses("ValueError", "no metric 'validation.loss'", run, { scheduler = plateau,
       epochs = 1 })
   end
 
@@ -297,7 +297,7 @@ describe("a key of a run file", function()
   end
 
   ACTS["early_stopping.metric"] = function()
-    helper.refuses("KeyError", "early_stopping: metric: .*'train.los' %(nearest: 'train.loss'%)",
+    helper.refuses("ValueError", "early_stopping: .*'train.los' %(nearest: 'train.loss'%)",
       early, { metric = "train.los" })
   end
 
