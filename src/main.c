@@ -264,20 +264,21 @@ static bool is_word(const char *s)
 }
 
 /* Leaves the run function of the command that stands in the place of a
- * script; false, and nothing left: a script does. */
-static bool find_command(lua_State *L, char **argv, int argc, int first)
+ * script, or nil if none does; false, with the error told: it fails. */
+static bool push_command(lua_State *L, char **argv, int argc, int first)
 {
     if (first >= argc || !is_word(argv[first]) ||
-        strcmp(argv[first - 1], "--") == 0 || !push_commands(L, "find"))
+        strcmp(argv[first - 1], "--") == 0) {
+        lua_pushnil(L);
+        return true;
+    }
+    if (!push_commands(L, "find"))
         return false;
     lua_pushstring(L, argv[first]);
-    if (!lp_host_call(L, 1, 1))
+    bool ok = lp_host_call(L, 1, 1);
+    if (!ok)
         lp_host_report(L, program);
-    else if (lua_isfunction(L, -1))
-        return true;
-    else
-        lua_pop(L, 1);
-    return false;
+    return ok;
 }
 
 /* The function on the stack with the words that follow; it gives the exit
@@ -348,10 +349,13 @@ static int run_all(lua_State *L)
         return 0;
     if (!run_options(L, c->argv, first))
         return 0;
-    if (find_command(L, c->argv, c->argc, first)) {
+    if (!push_command(L, c->argv, c->argc, first))
+        return 0;
+    if (!lua_isnil(L, -1)) {
         c->code = run_command(L, c->argv, c->argc, first);
         return 0;
     }
+    lua_pop(L, 1);
     if (first < c->argc && !run_script(L, c->argv, c->argc, first))
         return 0;
     if (wants & WANT_I)

@@ -67,8 +67,11 @@ local function save_weights(run, trainer)
   end
 end
 
--- What the simulated system says of the training program.
+-- What the simulated system says of the training program, if there was a step.
 local function save_report(run, executor)
+  if not executor:isCompiled() then
+    return
+  end
   local report = executor:report()
   run:write("report.txt", report:summary())
   run:write("report.json", report:json())

@@ -54,6 +54,14 @@ function Recorder:write(row)
   end
 end
 
+-- Takes a bar off the terminal's line, which it draws again.
+local function clear_line()
+  if core.terminal_columns() then
+    io.stderr:write("\r\27[K")
+    io.stderr:flush()
+  end
+end
+
 -- "train.loss 0.3051", what is told of a number.
 local function told(values)
   local parts = {}
@@ -76,6 +84,7 @@ end
 ---@param others table<string, any>?
 function Recorder:on_validation(trainer, numbers, others)
   self:write(tables.with({ step = trainer.step, epoch = trainer.epoch }, numbers))
+  clear_line()
   self.say(("epoch %d  step %d  %s"):format(trainer.epoch, trainer.step, told(numbers)))
   for _, name in ipairs(tables.keys(others or {})) do
     self.say(("%s:\n%s"):format(name, tostring(others[name])))

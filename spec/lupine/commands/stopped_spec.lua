@@ -164,4 +164,21 @@ describe("a run that was stopped", function()
     assert.equal(0, code, err)
     assert.matches("the run was begun in " .. folder:gsub("%p", "%%%0") .. "; relative names", err)
   end)
+
+  it("has each row once if two go on with it at once", function()
+    assert.equal(75, code_of("run run.yaml seed=5 checkpoint.every=1", "SEND='TERM 2'"))
+    local host = require("spec.support.program").host
+    host = io.popen("realpath " .. host):read("l")
+    local out = lupine("run --resume runs/run-001 & second=$!; " .. host
+      .. " run --resume runs/run-001; wait $second")
+    assert.matches("finished at step 24", out)
+    local steps = {}
+    for _, row in ipairs(runs.rows(path("run-001"))) do
+      steps[#steps + 1] = row.loss and row.step
+    end
+    assert.equal(24, #steps)
+    for i, step in ipairs(steps) do
+      assert.equal(i, step)
+    end
+  end)
 end)

@@ -427,8 +427,9 @@ describe("a key of a run file", function()
   ACTS["logging.report"] = function()
     local r = run({ mode = "poptorch", logging = { report = true } })
     assert.is_true(core.json_decode(files.read(r.path .. "/report.json")).report ~= nil)
-    r = run({ mode = "poptorch", logging = { report = false } })
-    assert.is_false(has(r.path, "^report"))
+    for _, keys in ipairs({ { logging = { report = false } }, { steps = 0 } }) do
+      assert.is_false(has(run(merged({ mode = "poptorch" }, keys)).path, "^report"))
+    end
   end
 
   for _, row in ipairs(schema) do
