@@ -43,7 +43,10 @@ local function watch(model, found)
   end })
 end
 
-local function bad_parameter(model)
+--- The name of a parameter that has an element that is no finite number.
+---@param model torch.nn.Module
+---@return string?
+function M.bad_parameter(model)
   for name, p in model:named_parameters() do
     if is_bad(p) then
       return name
@@ -109,7 +112,7 @@ function M.find(engine, values, before)
   if engine.recover then
     engine:recover()
   end
-  local found = { input = bad_input(engine, values), parameter = bad_parameter(engine.model) }
+  local found = { input = bad_input(engine, values), parameter = M.bad_parameter(engine.model) }
   local ok, module, name = pcall(run, engine, values, before)
   local parts = {}
   if ok and module then

@@ -68,8 +68,22 @@ local function schedule(self)
   end
 end
 
+-- An update by a finite loss may have had gradients that are not: what it made is no
+-- checkpoint to go on from, which the next step would tell too late.
+local function is_good(self)
+  self._engine:settle()
+  local parameter = blame.bad_parameter(self.model)
+  if parameter then
+    local message = ("after step %d the parameter '%s' is not finite"):format(self.step, parameter)
+    self.nan = { step = self.step, parameter = parameter, message = message }
+    core.host.log("warn", message, "lupine.trainer")
+    stop(self, "nan", message)
+  end
+  return not parameter
+end
+
 local function save(self)
-  if self._o.checkpoints then
+  if self._o.checkpoints and is_good(self) then
     self:save()
   end
 end
@@ -376,6 +390,7 @@ local function finish(self)
   self._engine:settle()
   if s.reason ~= "nan" and self._saved ~= self.step then
     save(self)
+    s = self._stopping or s -- the weights may turn out to be no numbers
   end
   if s.reason == "finished" or s.reason == "early_stopping" then
     finish_swa(self)

@@ -139,6 +139,29 @@ describe("a loss that is not finite", function()
     t:close()
   end)
 
+  it("is not awaited by a checkpoint of weights that are not finite", function()
+    local root = os.tmpname()
+    os.remove(root)
+    finally(function()
+      os.execute("rm -rf " .. root)
+    end)
+    local manager = lupine.checkpoint.Manager(root)
+    local t
+    t = trainer("eager", batches(4, {}), { checkpoints = manager, checkpoint_every = "1 step",
+      callbacks = { { on_step = function()
+        if t.step == 3 then
+          torch.no_grad(function()
+            t.model.net[1].bias:fill_(0 / 0)
+          end)
+        end
+      end } } })
+    local result = t:fit()
+    assert.same({ "nan", 3 }, { result.reason, result.step })
+    assert.matches("after step 3 the parameter 'net.0.bias' is not finite", result.why)
+    local _, entry = manager:latest()
+    assert.equal(2, entry.step)
+  end)
+
   it("keeps the last good checkpoint", function()
     local root = os.tmpname()
     os.remove(root)
