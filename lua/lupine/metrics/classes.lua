@@ -74,6 +74,23 @@ function M.scores(output, target, where)
   return scores:reshape(-1, scores:size(-1)), flat, output
 end
 
+--- Outputs [N, L, C] of a language model and its tokens [N, L], each output beside the
+--- token that comes next.
+--- error: ValueError for other shapes
+---@param output torch.Tensor
+---@param tokens torch.Tensor
+---@param where string
+---@return torch.Tensor output, torch.Tensor target
+function M.shifted(output, tokens, where)
+  check_tensors(output, tokens, where)
+  errors.check(output:dim() == 3 and tokens:dim() == 2 and output:size(1) == tokens:size(1)
+    and tokens:size(1) > 1, "ValueError", "%s: shift: expected an output [N, L, C] and a target "
+    .. "[N, L] with L of 2 or more, got %s and %s", where, tostring(output.shape),
+    tostring(tokens.shape))
+  local n = tokens:size(1) - 1
+  return output:narrow(1, 0, n), tokens:narrow(1, 1, n)
+end
+
 --- Decisions and the classes that were due, without those that are not looked at, and
 --- how many classes there are, if that is known.
 ---@param output torch.Tensor

@@ -14,15 +14,17 @@ end
 -- ---- accuracy ----------------------------------------------------------------------
 
 --- The share of right decisions. Options: threshold (0) of a single logit; ignore_index,
---- a class that is not looked at.
+--- a class that is not looked at; shift, of language models whose target is the text itself:
+--- an output is compared with the token that comes next.
 ---@class lupine.metrics.Accuracy: lupine.metrics.Metric
 local Accuracy = Metric:extend("Accuracy")
 M.Accuracy = Accuracy
 Accuracy.zero = { right = 0, n = 0 }
 
----@param options? {threshold: number?, ignore_index: integer?}
+---@param options? {threshold: number?, ignore_index: integer?, shift: boolean?}
 function Accuracy:init(options)
-  local o = self:read(options, { "threshold", "ignore_index" })
+  local o = self:read(options, { "threshold", "ignore_index", "shift" })
+  self.shift = check.bool(o.shift, "Accuracy: shift", { nullable = true })
   self.options = {
     threshold = check.number(o.threshold, "Accuracy: threshold", { nullable = true }),
     ignore_index = check.int(o.ignore_index, "Accuracy: ignore_index", { nullable = true }),
@@ -34,6 +36,9 @@ end
 ---@param output torch.Tensor
 ---@param target torch.Tensor
 function Accuracy:update(output, target)
+  if self.shift then
+    output, target = classes.shifted(output, target, "Accuracy")
+  end
   local decided, due = classes.decided(output, target, self.options, "Accuracy")
   self.right = self.right + decided:eq(due):sum():item()
   self.n = self.n + due:numel()

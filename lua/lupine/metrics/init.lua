@@ -35,6 +35,12 @@ local NAMED = {
     return M.ConfusionMatrix()
   end,
 }
+function NAMED.accuracy_next()
+  return M.Accuracy({ shift = true, ignore_index = -100 })
+end
+function NAMED.perplexity_next()
+  return M.Perplexity({ shift = true })
+end
 for _, average in ipairs({ "macro", "micro", "weighted" }) do
   NAMED["f1_" .. average] = function()
     return M.F1({ average = average })
@@ -47,7 +53,8 @@ for _, kind in ipairs({ "mse", "rmse", "mae", "r2" }) do
 end
 
 --- A metric by its name: accuracy, top5 (and any other number), perplexity, f1,
---- f1_macro, f1_micro, f1_weighted, confusion, mse, rmse, mae, r2.
+--- f1_macro, f1_micro, f1_weighted, confusion, mse, rmse, mae, r2; accuracy_next and
+--- perplexity_next of language models whose labels are the text itself.
 --- error: ValueError for another name
 ---@param name string
 ---@return lupine.metrics.Metric

@@ -40,17 +40,19 @@ end
 
 -- ---- perplexity ------------------------------------------------------------------------
 
---- e to the mean cross entropy of the target's classes. Option ignore_index (-100): a
---- class that is not looked at.
+--- e to the mean cross entropy of the target's classes. Options: ignore_index (-100), a
+--- class that is not looked at; shift, where the target is the text itself: an output is
+--- compared with the token that comes next.
 ---@class lupine.metrics.Perplexity: lupine.metrics.Metric
 local Perplexity = Metric:extend("Perplexity")
 M.Perplexity = Perplexity
 Perplexity.zero = { sum = 0.0, n = 0 }
 
----@param options? {ignore_index: integer?}
+---@param options? {ignore_index: integer?, shift: boolean?}
 function Perplexity:init(options)
-  self.ignore_index = check.int(self:read(options, { "ignore_index" }).ignore_index or -100,
-    "Perplexity: ignore_index")
+  local o = self:read(options, { "ignore_index", "shift" })
+  self.ignore_index = check.int(o.ignore_index or -100, "Perplexity: ignore_index")
+  self.shift = check.bool(o.shift, "Perplexity: shift", { nullable = true })
   self:reset()
 end
 
@@ -59,6 +61,9 @@ end
 ---@param output torch.Tensor
 ---@param target torch.Tensor
 function Perplexity:update(output, target)
+  if self.shift then
+    output, target = classes.shifted(output, target, "Perplexity")
+  end
   local scores, due = classes.scores(output, target, "Perplexity")
   errors.check(scores, "ValueError", "Perplexity: output: expected scores of classes, [N, C, …] "
     .. "for a target [N, …], got %s and %s", tostring(output.shape), tostring(target.shape))

@@ -214,6 +214,22 @@ describe("metrics of numbers", function()
     near(math.exp(sum / n), perplexity:compute())
   end)
 
+  it("compare outputs with the next token", function()
+    torch.manual_seed(6)
+    local logits, tokens = torch.randn({ 2, 5, 7 }), torch.randint(0, 7, { 2, 5 })
+    tokens[1][4] = -100
+    for name, plain in pairs({ accuracy_next = metrics.Accuracy({ ignore_index = -100 }),
+      perplexity_next = metrics.Perplexity() }) do
+      local shifted = metrics.named(name)
+      shifted:update(logits, tokens)
+      plain:update(logits[":, :4"], tokens[":, 1:"])
+      near(plain:compute(), shifted:compute())
+    end
+    assert.has_error(function()
+      metrics.named("perplexity_next"):update(logits, tokens[":, 0"])
+    end)
+  end)
+
   it("have errors of regressions by the formulas", function()
     torch.manual_seed(4)
     local all, xs, ts = {}, {}, {}
