@@ -84,6 +84,20 @@ function M.check_closed(abandoned)
   end
 end
 
+-- The block that started last: {tracer, user_id, ipu_id, active}; keeps no trace alive.
+local latest = {}
+local Weak = { __mode = "v" }
+
+--- The block that has ended last goes on until another one starts: for what is added
+--- behind the forward of a model whose blocks are scopes.
+function M.go_on()
+  local tracer = listener()
+  if tracer and latest.tracer == tracer and not latest.active then
+    tracer.set_block(latest.user_id, latest.ipu_id)
+    latest.active = true
+  end
+end
+
 local AE = { error = "AssertionError", nullable = true }
 local NAMES = { "user_id", "ipu_id" }
 local next_auto_id = 0
@@ -111,6 +125,8 @@ local function begin(user_id, ipu_id, from)
       next_auto_id = next_auto_id + 1
     end
     tracer.set_block(user_id, ipu_id, auto)
+    latest = setmetatable({ tracer = tracer, user_id = user_id, ipu_id = ipu_id, active = true },
+      Weak)
   end
 end
 
@@ -155,6 +171,7 @@ function Block.__close(self)
   M.closed(self)
   if self._listener and self._listener == listener() then
     self._listener.end_block()
+    latest.active = false
   end
   self._listener = nil
 end

@@ -2,6 +2,7 @@
 --- of the same weights validates. They take turns on the device: who is called gets it,
 --- the other gives it back before, which brings weights and states to the host.
 local batch = require("lupine.trainer.batch")
+local blocks = require("poptorch.blocks")
 local class = require("lupine.base.class")
 local Eager = require("lupine.trainer.eager")
 local errors = require("lupine.base.errors")
@@ -28,6 +29,7 @@ function WithLoss:forward(...)
   local engine = rawget(self, "_engine")
   local args, targets = batch.split(engine, table.pack(...))
   local out = self.model(table.unpack(args, 1, args.n))
+  blocks.go_on() -- the loss is computed where the output is
   local loss = engine.loss(out, table.unpack(targets, 1, targets.n))
   return out, poptorch.identity_loss(loss, "mean")
 end

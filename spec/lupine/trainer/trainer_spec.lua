@@ -128,6 +128,36 @@ describe("the loop", function()
     assert.same(weights(whole.net), weights(trainer.model))
   end)
 
+  it("puts the loss where a pipeline ends", function()
+    local Net = nn.Module:extend("Net")
+    function Net:init()
+      self.a, self.b = nn.Linear(4, 8), nn.Linear(8, 3)
+    end
+    function Net:forward(x)
+      do
+        local _ <close> = poptorch.Block("a", { ipu_id = 0 })
+        x = self.a(x):relu()
+      end
+      local _ <close> = poptorch.Block("b", { ipu_id = 1 })
+      return self.b(x)
+    end
+    local options = poptorch.Options():deviceIterations(2)
+    options.Training:gradientAccumulation(4)
+    torch.manual_seed(1)
+    local model = Net()
+    local trainer = lupine.Trainer({ model = model, loss = nn.CrossEntropyLoss(), epochs = 2,
+      optimizer = torch.optim.SGD(model:parameters(), { lr = 0.1 }), mode = "poptorch",
+      options = options, train = loader(64, 4), validation = loader(20, 4), progress = false })
+    local result = trainer:fit()
+    local places = trainer.executor:report():summary()
+    trainer:close()
+    assert.equal(8, result.step)
+    assert.matches("IPU 1", places)
+    local set = data(20)
+    local want = nn.functional.cross_entropy(model(set.tensors[1]), set.tensors[2]):item()
+    assert.is_true(math.abs(want - result.metrics["validation.loss"]) < 1e-5)
+  end)
+
   it("tells callbacks in order", function()
     local told = {}
     local function noting(name)
