@@ -66,8 +66,9 @@ local ENGINES = { eager = "eager", compiled = "compiled", poptorch = "device" }
 ---   mode                       "compiled", "eager" or "poptorch"
 ---   options                    poptorch.Options, for that mode
 ---   precision                  of weights and inputs: "float32", "float64", "float16",
----                              "bfloat16"; "autocast_float16", "autocast_bfloat16"
----   epochs or steps            the end (1 epoch)
+---                              "bfloat16"; "autocast_float16", "autocast_bfloat16" (there
+---                              is no scale of the loss)
+---   epochs or steps            the end (1 epoch); a call of a device makes several steps
 ---   accumulation, clip_grad_norm, clip_grad_value
 ---   scheduler, scheduler_every ("epoch", "step"), scheduler_metric
 ---   validate_every             "1 epoch", "500 steps" or {count = 500, unit = "step"}
