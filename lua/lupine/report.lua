@@ -73,6 +73,14 @@ function Report:json()
   return self.plan:json()
 end
 
+--- Writes all of it as one page of HTML that opens without a network: summary, memory,
+--- schedule, and the most costly of the operators.
+--- errors: TypeError, OSError
+---@param path string
+function Report:html(path)
+  core.write_text(check.string(path, "html: path"), require("lupine.report_page").text(self))
+end
+
 --- The stage's row of `stages`; stages count from 0.
 ---@param stage integer
 ---@return table?

@@ -160,13 +160,14 @@ end
 
 -- Rows below `depth` are added to the row at `depth` that they belong to.
 local function folded(rows, depth)
-  local out, last = {}, nil
+  local out = {}
   for _, row in ipairs(rows) do
+    local into = out[#out]
     if row.depth <= depth then
-      out[#out + 1], last = row, row
+      out[#out + 1] = row
     else
       for _, field in ipairs({ "params", "trainable", "bytes", "mult_adds" }) do
-        last[field] = last[field] + row[field]
+        into[field] = into[field] + row[field]
       end
     end
   end
@@ -180,8 +181,8 @@ local function check_inputs(model, inputs, opts)
   errors.check(type(inputs) == "table" and not getmetatable(inputs), "TypeError",
     "summary: inputs: expected a list of tensors, got %s", check.describe(inputs))
   for i, x in ipairs(inputs) do
-    errors.check(core.is_tensor(x), "TypeError", "summary: inputs[%d]: expected a tensor, got %s", i,
-      check.describe(x))
+    errors.check(core.is_tensor(x), "TypeError", "summary: inputs[%d]: expected a tensor, got %s",
+      i, check.describe(x))
   end
   opts = opts or {}
   errors.check(type(opts) == "table", "TypeError", "summary: options: expected a table, got %s",

@@ -1,0 +1,142 @@
+--- A report as one page: all of it inside, nothing from outside, small for large models.
+local files = require("spec.support.files")
+local helper = require("spec.helper")
+local lupine = require("lupine")
+local nn = require("torch.nn")
+local poptorch = require("poptorch")
+local torch = require("torch")
+
+local path
+
+before_each(function()
+  path = files.unused()
+end)
+after_each(function()
+  files.remove(path)
+end)
+
+local function page_of(report)
+  report:html(path)
+  return files.read(path)
+end
+
+-- Tags that are open at the end, or closed in another order.
+local function unbalanced(html)
+  local open = {}
+  html = html:gsub("<script>.-</script>", ""):gsub("<style>.-</style>", "")
+  for slash, name, rest in html:gmatch("<(/?)(%a%w*)([^>]*)>") do
+    if slash == "/" then
+      if table.remove(open) ~= name then
+        return name
+      end
+    elseif name ~= "meta" and not rest:find("/$") then
+      open[#open + 1] = name
+    end
+  end
+  return open[1]
+end
+
+local function stands_alone(html)
+  assert.matches("^<!DOCTYPE html>", html)
+  for _, outside in ipairs({ "https?:", "src=", "href=", "@import", "url%(", "fetch%(" }) do
+    assert.is_nil(html:find(outside), outside)
+  end
+  assert.matches("default-src 'none'", html, 1, true)
+  assert.is_nil(unbalanced(html))
+  assert.is_true(#html < 5e6, #html .. " bytes")
+end
+
+-- BERT's encoder of 24 layers on four IPUs, trained; its rows are narrow, which changes no
+-- graph.
+local function bert_large()
+  local Net = nn.Module:extend("Bert")
+  function Net:init()
+    self.bert = lupine.models.BertModel({ vocab_size = 50, hidden_size = 32,
+      num_hidden_layers = 24, num_attention_heads = 16, intermediate_size = 64,
+      max_position_embeddings = 16 })
+    for i = 1, 24 do
+      local layer = self.bert.encoder.layer
+      layer[i] = poptorch.BeginBlock(layer[i], "layer" .. i, { ipu_id = (i - 1) // 6 })
+    end
+  end
+  function Net:forward(ids)
+    local y = self.bert(ids).last_hidden_state
+    return y, poptorch.identity_loss(y, "mean")
+  end
+  local net, options = Net(), poptorch.Options()
+  options.Training:gradientAccumulation(8)
+  local model = poptorch.trainingModel(net, options, torch.optim.Adam(net:parameters()))
+  model:compile(torch.zeros(8, 16, { dtype = torch.int64 }))
+  return model:report()
+end
+
+describe("the page of a report", function()
+  it("of a small model has its summary, memory, schedule and operators", function()
+    local net = nn.Sequential({ { "first<b>", nn.Linear(4, 8) }, { "last", nn.Linear(8, 2) } })
+    local model = poptorch.inferenceModel(net)
+    model(torch.ones(3, 4))
+    local report = model:report()
+    local html = page_of(report)
+    stands_alone(html)
+    assert.matches("Tiles per IPU", html, 1, true)
+    assert.matches("IPU 0: fits", html, 1, true)
+    assert.matches("first&lt;b&gt;", html, 1, true)
+    assert.is_nil(html:find("first<b>", 1, true))
+    for _, node in ipairs(report:nodes()) do
+      assert.matches(("<td>%s</td>"):format(node.operator), html, 1, true)
+      assert.matches(('data-n="%d"'):format(node.cycles), html, 1, true)
+    end
+    assert.matches(("One turn of each of %d rows; %d cycles"):format(#report.schedule,
+      report.cycles), html, 1, true)
+    local _, tiles = html:gsub("tiles of class", "")
+    assert.equal(64, tiles)
+  end)
+
+  it("of 24 layers of BERT on four IPUs is below 5 MB", function()
+    local report = bert_large()
+    assert.is_true(#report:nodes() > 2000)
+    local html = page_of(report)
+    stands_alone(html)
+    for ipu = 0, 3 do
+      assert.matches(("<h3>IPU %d"):format(ipu), html, 1, true)
+    end
+    assert.matches(("500 of %d rows"):format(#report:nodes()), html, 1, true)
+  end)
+
+  it("of any number of operators and rows is below 5 MB, and has the longest", function()
+    local model = poptorch.inferenceModel(nn.Linear(2, 2))
+    model(torch.ones(1, 2))
+    local real = model:report()
+    local many = setmetatable({}, { __index = real, __tostring = function() return "many" end })
+    many.schedule, many.operators = {}, real.operators
+    for i = 1, 20000 do
+      many.schedule[i] = real.schedule[1]
+    end
+    function many.summary()
+      return "summary"
+    end
+    function many.nodes()
+      local list = {}
+      for i = 1, 200000 do
+        list[i] = { operator = ("x"):rep(60), scope = ("layer."):rep(20), ipu = 0, cycles = i,
+          compute = 1, exchange = 1, flops = 1 }
+      end
+      return list
+    end
+    local html = require("lupine.report_page").text(many)
+    stands_alone(html)
+    assert.matches('data-n="200000"', html, 1, true)
+    assert.matches("300 rows (of 20000)", html, 1, true)
+  end)
+
+  it("is not written where that cannot be", function()
+    local model = poptorch.inferenceModel(nn.Linear(2, 2))
+    model(torch.ones(1, 2))
+    helper.raises("TypeError", "html: path", function()
+      model:report():html(3)
+    end)
+    helper.raises("OSError", nil, function()
+      model:report():html("/nowhere/at/all.html")
+    end)
+  end)
+end)
