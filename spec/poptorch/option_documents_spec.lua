@@ -28,6 +28,24 @@ describe("documents of the options", function()
     assert.is_true(#document.help() > 5000)
   end)
 
+  it("help has of every setter what it allows, its default, and its effect", function()
+    local n = 0
+    for entry in (document.help() .. "\n"):gmatch("(.-\n)\n") do
+      local name, params = entry:match("^([%w_.]+)(%b())")
+      if params then
+        n = n + 1
+        for param in params:gsub("%*[%w_]+", ""):gmatch("[%a_][%w_]*") do
+          assert.matches("\n  " .. param .. ": %S", entry, name)
+        end
+        assert.matches("\n  on the simulated system: %S", entry, name)
+      end
+      if entry:find("\n  property ") then
+        assert.matches("default %S", entry, name)
+      end
+    end
+    assert.is_true(n > 50)
+  end)
+
   it("every option says what it is and does", function()
     local classes = { options.Options, options.TensorLocationSettings }
     for _, cls in pairs(options.CLASSES) do
