@@ -6,19 +6,18 @@ local torch = require("torch")
 local nn, DataLoader = torch.nn, torch.utils.data.DataLoader
 
 local here = arg[0]:match("^.*/") or ""
-local flags = dofile(here .. "runs/flags.lua")({ epochs = 12 })
+local flags = dofile(here .. "runs/flags.lua")({ epochs = 12, folder = here .. "runs/pictures/shapes" })
 local data = dofile(here .. "runs/pictures/data.lua")
 local Net = dofile(here .. "runs/pictures/model.lua").Net
 
-local root = here .. "runs/pictures/shapes"
 torch.manual_seed(1)
-local train = data.folder(root, "train", true)
+local train = data.folder(flags.folder, "train", true)
 local model = Net(#train.classes, 16)
 local optimizer = torch.optim.Adam(model:parameters(), { lr = 0.003 })
 local schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, flags.epochs)
 local step = lupine.compile(model, { optimizer = optimizer, loss = nn.CrossEntropyLoss() })
 local batches = DataLoader(train, { batch_size = 20, shuffle = true })
-local others = DataLoader(data.folder(root, "validation"), { batch_size = 100 })
+local others = DataLoader(data.folder(flags.folder, "validation"), { batch_size = 100 })
 
 local function accuracy()
   local right = lupine.metrics.Accuracy()
