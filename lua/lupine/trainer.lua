@@ -90,6 +90,7 @@ function Trainer:init(given)
   self._o, self.model, self.optimizer = o, o.model, o.optimizer
   self.step, self.epoch, self.skipped, self.metrics, self.tables = 0, 0, 0, {}, {}
   self._in_epoch, self._batch, self._sum, self._n = false, 0, 0.0, 0
+  self._stopping, self._rest, self._ending, self._bar = false, false, false, false
   self._callbacks = events.read(o.callbacks)
   self._measures, self._validation_measures = Measures(o.metrics), Measures(o.metrics)
   o.observed = #self._measures.names > 0
@@ -117,7 +118,7 @@ function Trainer:fit()
   local ok, result = pcall(loop.run, self)
   if not ok then
     local bar = self._bar
-    self._bar = nil
+    self._bar = false
     if bar then
       bar:close()
     end
@@ -178,7 +179,7 @@ end
 function State:state_dict()
   local t = self.trainer
   return { step = t.step, epoch = t.epoch, in_epoch = t._in_epoch, batch = t._batch,
-    ending = t._ending or false, rest = class.copy(t._rest), sum = t._sum, n = t._n,
+    ending = t._ending, rest = class.copy(t._rest), sum = t._sum, n = t._n,
     skipped = t.skipped, metrics = class.copy(t.metrics), validated = t._validated,
     measures = t._measures:state_dict(), early = t._early and t._early:state(),
     best = t._best and t._best:state() }

@@ -13,14 +13,19 @@ function M.make(trainer)
   trainer.ema = o.ema_decay and swa_utils.AveragedModel(o.model,
     { multi_avg_fn = swa_utils.get_ema_multi_avg_fn(o.ema_decay) }) or nil
   trainer.swa = o.swa_start and swa_utils.AveragedModel(o.model) or nil
+  trainer._averaging = false -- looked at in every step
   for _, averaged in pairs({ trainer.ema, trainer.swa }) do
     averaged:requires_grad_(false)
+    trainer._averaging = true
   end
 end
 
 --- After updates.
 ---@param trainer lupine.Trainer
 function M.step(trainer)
+  if not trainer._averaging then
+    return
+  end
   local start = trainer._o.swa_start
   local swa = start and start.unit == "step" and trainer.step >= start.count
   if trainer.ema or swa then

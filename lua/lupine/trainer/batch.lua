@@ -67,7 +67,7 @@ end
 
 --- Floating tensors of a batch in another type.
 ---@param values {n: integer}
----@param dtype torch.dtype?
+---@param dtype torch.dtype|false
 ---@return {n: integer}
 function M.cast(values, dtype)
   if not dtype then

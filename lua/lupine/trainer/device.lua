@@ -56,7 +56,7 @@ function Device:init(o)
   self.options = (o.options or poptorch.Options()):clone()
   set_precision(o, self.options)
   Host.init(self, o)
-  self.autocast = nil -- the device's own
+  self.autocast = false -- the device's own
   self.wrapped = o.loss and WithLoss(self) or o.model
   self.trainer = poptorch.trainingModel(self.wrapped, self.options, o.optimizer)
   self.calls = { evaluate = {}, predict = {} } -- inference models by their options

@@ -35,9 +35,12 @@ function Eager:begin()
 end
 
 local function copy(to, from)
-  local _ <close> = require("torch").no_grad()
-  for i, t in ipairs(to) do
-    t:copy_(from[i])
+  if #to > 0 then
+    require("torch").no_grad(function()
+      for i, t in ipairs(to) do
+        t:copy_(from[i])
+      end
+    end)
   end
 end
 

@@ -27,7 +27,8 @@ function Host:init(o)
   self.o, self.model, self.optimizer, self.loss = o, o.model, o.optimizer, o.loss
   self._targets = inputs.targets_of(o.loss)
   self._parameters, self._variadic = arguments.parameters(o.model.forward)
-  self.autocast = AUTOCAST[o.precision] and torch[AUTOCAST[o.precision]]
+  self.autocast = AUTOCAST[o.precision] and torch[AUTOCAST[o.precision]] or false
+  self.dtype = false
   if not self.autocast and o.precision ~= "float32" then
     self.dtype = torch[o.precision]
     self.model:to(self.dtype)

@@ -183,7 +183,7 @@ local function complete_step(self)
   while rest and STAGES[rest.stage] do
     rest.stage = rest.stage + 1
     if rest.stage > #STAGES then
-      self._rest = nil
+      self._rest = false
     end
     STAGES[rest.stage - 1](self, rest)
   end
@@ -341,7 +341,7 @@ end
 local function epoch(self)
   local step, length = begin_epoch(self), length_of(self._engine.train_loader)
   local bar = open_bar(self, length)
-  self._bar = bar
+  self._bar = bar or false
   local ended = false
   while not ended and not self._stopping and not (is_complete(self) and self._batch ~= length) do
     local values = batch.next(step)
@@ -350,7 +350,7 @@ local function epoch(self)
       train(self, values)
     end
   end
-  self._bar = nil
+  self._bar = false
   if bar then
     bar:close()
   end
@@ -403,7 +403,7 @@ end
 ---@param self lupine.Trainer
 ---@return table result
 function M.run(self)
-  self._stopping, self._group = nil, { sum = 0.0, n = 0 }
+  self._stopping, self._group = false, { sum = 0.0, n = 0 }
   self._window = { samples = 0, since = clock() }
   self._engine:begin()
   events.tell(self, "on_start")

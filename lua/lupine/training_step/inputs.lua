@@ -26,11 +26,11 @@ end
 -- model.
 local function take_named(step, values)
   local last = values.n > 0 and values[values.n]
+  if not check.is_keywords(last) then
+    return {}, nil
+  end
   local known, of_loss = tables.set(step._parameters), tables.set(step._targets)
   local rest, named = {}, {}
-  if not check.is_keywords(last) then
-    return named, nil
-  end
   for key, value in pairs(last) do
     if not known[key] and not of_loss[key] then
       return {}, nil
