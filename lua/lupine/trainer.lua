@@ -215,6 +215,10 @@ function Trainer:objects()
   if is_stateful(self._engine.train_loader) then
     out.loader = self._engine.train_loader
   end
+  local others = self._validation_loader
+  if is_stateful(others) and others.generator then -- whose numbers are its own
+    out.validation = others
+  end
   if is_stateful(o.loss) and (#o.loss:parameters() > 0 or #o.loss:buffers() > 0) then
     out.loss = o.loss
   end

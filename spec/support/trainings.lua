@@ -82,7 +82,8 @@ function M.make(mode, other, workers)
   for name, value in pairs(other or {}) do
     set[name] = value ~= torch.none and value or nil
   end
-  for name, of in pairs({ scheduler = optimizer, train = set.options }) do
+  for name, of in pairs({ scheduler = optimizer, train = set.options or false,
+    validation = false }) do
     if type(set[name]) == "function" then
       set[name] = set[name](of)
     end

@@ -24,6 +24,15 @@ describe("a Trainer that is resumed", function()
     end)
   end
 
+  it("has the same order of validation, of a generator of its own", function()
+    assert.same({}, trainings.faults("eager", { [8] = true }, { validation = function()
+      local generator = torch.Generator()
+      generator:manual_seed(4)
+      return torch.utils.data.DataLoader(trainings.Points(20), { batch_size = 3, shuffle = true,
+        generator = generator })
+    end }))
+  end)
+
   it("has the same bits with replicas and batches that are read ahead", function()
     local options = poptorch.Options():deviceIterations(2):replicationFactor(2)
     options.Training:gradientAccumulation(2)
