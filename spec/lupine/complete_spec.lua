@@ -77,7 +77,10 @@ describe("lupine.complete", function()
 
   it("completes keywords of functions and classes", function()
     local nn = require("torch").nn
-    local globals = { nn = nn, x = require("torch").ones(1), mine = function(alpha) error(alpha) end }
+    local function mine(alpha)
+      error(alpha)
+    end
+    local globals = { nn = nn, x = require("torch").ones(1), mine = mine }
     assert.equal("as", (run("nn.Linear(1, 2, { bi", globals)))
     assert.equal("ing", (run("y = nn.Conv2d(1, 2, 3, { stride = f({1}), padd", globals)))
     assert.equal("epdim", (run("x:sum(0, {ke", globals)))

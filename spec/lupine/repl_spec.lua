@@ -97,7 +97,8 @@ describe("the read-eval-print loop without a terminal", function()
   end)
 
   it("times an expression and knows its commands", function()
-    assert.matches("^> 2\n[%d%.e+-]+ s, the mean of %d+; the first took [%d%.e+-]+ s\n> \n$", (session(":time 1+1\n")))
+    assert.matches("^> 2\n[%d%.e+-]+ s, the mean of %d+; the first took [%d%.e+-]+ s\n> \n$",
+      (session(":time 1+1\n")))
     assert.matches("^> >> %d+%.%d+ s, processor %d+%.%d+ s\n> 1\n> \n$",
       (session(":time x = (x or 0) +\n1\nx\n")))
     assert.matches(":help lists them", (session(":nosuch\n")), 1, true)

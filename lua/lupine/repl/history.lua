@@ -45,6 +45,7 @@ end
 
 --- Offers what the file holds to the editor.
 ---@param terminal table the host's
+---@return table history with add(text)
 function M.open(terminal)
   local history = setmetatable({ terminal = terminal }, History)
   local path, message = path_of(terminal)

@@ -66,6 +66,7 @@ end
 
 --- Rows {path, tensor, bytes} of all tensors that names lead to, largest first.
 ---@param names table
+---@param globals table
 ---@return {path: string, tensor: torch.Tensor, bytes: integer}[]
 function M.list(names, globals)
   local walker = { list = {}, seen = libraries() }

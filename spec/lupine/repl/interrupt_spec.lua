@@ -15,10 +15,11 @@ local LONG = {
   { "a loop of operators", "x = torch.ones(300, 300)", "while true do x:matmul(x) end" },
   { "a product of 8192 x 8192", "x = torch.ones(8192, 8192)", "x:matmul(x):matmul(x)" },
   { "a sort", "x = torch.rand(50000000)", "x:sort()" },
-  { "a compiled step", "f = lupine.compile(function(x) for i = 1, 500 do x = x:matmul(x):tanh() end "
-    .. "return x end, { torch.ones(1500, 1500) }) x = torch.ones(1500, 1500)", "f(x)" },
-  { "compiling", "net = torch.nn.Sequential() for i = 1, 200 do net:append(torch.nn.Linear(8, 8)) "
-    .. "end", "while true do lupine.compile(net, { torch.ones(1, 8) }) end" },
+  { "a compiled step", "x = torch.ones(1500, 1500) f = lupine.compile(function(x) "
+    .. "for i = 1, 500 do x = x:matmul(x):tanh() end return x end, { x })", "f(x)" },
+  { "compiling", "net = torch.nn.Sequential() for i = 1, 200 do "
+    .. "net:append(torch.nn.Linear(8, 8)) end",
+    "while true do lupine.compile(net, { torch.ones(1, 8) }) end" },
   { "a loader's wait", "Slow = torch.utils.data.Dataset:extend('Slow') "
     .. "function Slow:__len__() return 100 end "
     .. "function Slow:__getitem__(i) while true do end end "

@@ -396,7 +396,7 @@ static LpStatus create(const_dnnl_op_desc_t desc, bool add,
     return r;
 }
 
-/* ---- products in parts ---------------------------------------------------- */
+/* ---- products in parts --------------------------------------------------- */
 /* The library does not stop in the middle: a product of more multiplications
  * runs in parts of its rows, so that Ctrl-C is heard in between. */
 #define PART 5e9

@@ -46,8 +46,8 @@ typedef enum { LP_DNN_SRC, LP_DNN_WEIGHTS, LP_DNN_DST, LP_DNN_N_ARGS } LpDnnArg;
 
 typedef struct LpDnnPrim LpDnnPrim; /* owned by who made it */
 
-/* dst[b, m, n] = src[b, m, k] weights[b, k, n], b optional. A large one
- * runs in parts of its rows: of the layouts only that of the weights is whole. */
+/* dst[b, m, n] = src[b, m, k] weights[b, k, n], b optional. A large one runs in
+ * parts of its rows: of the layouts only that of the weights is whole. */
 typedef struct LpDnnMatmul {
     LpDnnLayout src, weights, dst;
     bool add; /* += */
