@@ -228,7 +228,7 @@ static void multiply(const Cut *c, const Operands *o, const Block *b,
             told = v0;
     bool tells = o->then && b->k0 + b->k == c->g.k;
     join(reach, pack(c, &s, c->left_moves, two));
-    for (int64_t v = v0; v < v1; v++) {
+    for (int64_t v = v0; v < v1 && !lp_kernel_stops(); v++) {
         int64_t i = (c->left_moves ? v : b->f0) * PANEL;
         int64_t j = (c->left_moves ? b->f0 : v) * PANEL;
         LpTileRun r = {.moving = two + (v - v0) % 2 * c->elements,
@@ -307,7 +307,7 @@ static bool own_share(const Cut *c, const Operands *o, Share s, uint16_t *work)
         }
     }
     loops()->end();
-    return reaches(&fixed, &moving, c->g.k);
+    return lp_kernel_stops() || reaches(&fixed, &moving, c->g.k);
 }
 
 /* A product that threads share. */
