@@ -89,7 +89,8 @@ describe("the installed files", function()
     assert.equal(names("lua"), names(tree .. "/usr/share/lupine"))
     assert.equal("include/lupine/custom_op.h\ninclude/lupine/step_io.h\nshare/lupine/files\n"
       .. "share/man/man1/lupine.1\n", (program.shell(("cd %s/usr && find . -type f "
-        .. "! -name '*.lua' ! -name lupine ! -name lupine.so | sed 's,^./,,' | sort"):format(tree))))
+        .. "! -name '*.lua' ! -name lupine ! -name lupine.so | sed 's,^./,,' | sort")
+          :format(tree))))
   end)
 
   it("go as they came: what others put there stays", function()

@@ -59,6 +59,12 @@ describe("the manual's names", function()
     end)
   end)
 
+  it("are of modules that say what they are", function()
+    for _, module in ipairs(modules) do
+      assert.not_equal("", module.intro, module.name)
+    end
+  end)
+
   it("say how they are called", function()
     surface.each(modules, function(entry)
       if entry.kind == "function" or entry.kind == "class" or entry.kind == "operator" then

@@ -125,8 +125,22 @@ end
 
 -- ---- modules ---------------------------------------------------------------------
 
+-- Of modules that have no file of their own.
+local INTROS = {
+  ["lupine.onnx.numpy_helper"] = "Tensors of ONNX's files to tensors and back.",
+  ["popart.logger"] = "Levels of popart's log, as its C++ side sets them.",
+  ["torch.errors"] = "Classes of errors: `torch.errors.ValueError:is(e)` tests one that pcall gave, "
+    .. "for a class or those below it. An error has message, type, location, origin and "
+    .. "traceback.",
+  ["torch.special"] = "Special functions of mathematics, element by element.",
+  ["torchvision.transforms.functional"] = "Transforms of pictures as plain functions.",
+}
+
 -- The block at the head of a module's file.
 local function intro_of(name)
+  if INTROS[name] then
+    return INTROS[name]
+  end
   local path = package.searchpath(name, package.path)
   local lines = {}
   for line in path and io.lines(path) or function() end do
@@ -157,6 +171,20 @@ local function is_module(value, name)
     and (next(value) ~= nil or debug.getmetatable(value) ~= nil)
 end
 
+-- Whether a table has nothing but what the one above has, as torch.distributions.beta.
+-- (Of others, as poptorch.enums, documents speak.)
+local function is_alias(t, above, full)
+  if not full:find("^torch%.distributions%.") then
+    return false
+  end
+  for name, value in next, t do
+    if type(name) == "string" and not name:find("^_") and not rawequal(above[name], value) then
+      return false
+    end
+  end
+  return next(t) ~= nil
+end
+
 local function walk(list, seen, t, name)
   seen[t] = name
   local names, module = names_of(t), { name = name, intro = intro_of(name), values = {} }
@@ -164,7 +192,7 @@ local function walk(list, seen, t, name)
   for _, key in ipairs(tables.keys(names)) do
     local value, full = names[key], name .. "." .. key
     if is_module(value, full) then
-      if not seen[value] then
+      if not seen[value] and not is_alias(value, names, full) then
         walk(list, seen, value, full)
       end
     elseif not SKIPPED[full] then
@@ -243,14 +271,15 @@ end
 --- All modules, in order of their names but for what belongs to a root.
 ---@return table[]
 function M.gather()
-  for _, name in ipairs(LOADED) do
-    if package.searchpath(name, package.path) then
-      require(name)
-    end
-  end
   local list, seen = {}, {}
   for _, root in ipairs(ROOTS) do
     globals[root] = require(root)
+  end
+  for _, name in ipairs(LOADED) do
+    local value = globals.torch
+    for part in name:gmatch("%.([%w_]+)") do
+      value = value[part]
+    end
   end
   for _, root in ipairs(ROOTS) do
     walk(list, seen, globals[root], root)

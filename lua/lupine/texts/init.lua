@@ -6,7 +6,8 @@
 --- lupine.base.operator_texts.)
 local core = require("lupine.core")
 
-local FILES = { "popart", "poptorch", "torch", "nn", "functional", "vision" }
+local FILES = { "popart", "poptorch", "torch", "nn", "functional", "distributions",
+  "vision" }
 
 local M = {}
 
