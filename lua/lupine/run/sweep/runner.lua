@@ -11,10 +11,10 @@ local state = require("lupine.run.sweep.state")
 local M = {
   -- What a job is: specs put programs of their own in its place.
   program = { path = "/proc/self/exe", words = { "lupine", "run" } },
+  grace = 10.0, -- seconds for jobs to end when the sweep does at once
 }
 
 local POLL = 1.0 -- seconds between two looks at what no signal tells
-local GRACE = 10.0 -- seconds for jobs to end when the sweep does
 local LAST_LINES = 12 -- of the log of a failed job
 
 ---@class lupine.run.Runner
@@ -272,7 +272,7 @@ end
 
 -- Lets all that run save and end, for a while.
 local function settle(running)
-  local last = core.host.clock() + GRACE
+  local last = core.host.clock() + M.grace
   for _, entry in ipairs(running) do
     entry.child:signal("SIGTERM")
   end
@@ -281,10 +281,11 @@ local function settle(running)
     for _, entry in ipairs(running) do
       still[#still + 1] = not entry.child:ended() and entry.child or nil
     end
-    if still[1] then
-      core.wait_for_children(still, POLL)
-    end
+    core.wait_for_children(still, still[1] and math.min(POLL, M.grace) or 0)
   until not still[1] or core.host.clock() > last
+  for _, entry in ipairs(running) do
+    entry.child:signal("SIGKILL")
+  end
 end
 
 -- Whatever raises: no process is left over, and the folder says so.
