@@ -6,7 +6,8 @@ local torch = require("torch")
 local nn, DataLoader = torch.nn, torch.utils.data.DataLoader
 
 local here = arg[0]:match("^.*/") or ""
-local flags = dofile(here .. "runs/flags.lua")({ epochs = 12, folder = here .. "runs/pictures/shapes" })
+local flags = dofile(here .. "runs/flags.lua")({ epochs = 12,
+  folder = here .. "runs/pictures/shapes" })
 local data = dofile(here .. "runs/pictures/data.lua")
 local Net = dofile(here .. "runs/pictures/model.lua").Net
 

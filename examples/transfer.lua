@@ -21,7 +21,7 @@ local function train(model)
   end
   local accuracies = {}
   lupine.Trainer({
-    model = model, optimizer = torch.optim.Adam(trained, { lr = 3e-3 }),
+    model = model, optimizer = torch.optim.Adam(trained, { lr = 1e-2 }),
     loss = nn.CrossEntropyLoss(), epochs = flags.epochs, metrics = { "accuracy" },
     train = DataLoader(few, { batch_size = 10, shuffle = true }), progress = false,
     validation = DataLoader(many, { batch_size = 100 }),
