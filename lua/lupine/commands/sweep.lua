@@ -1,6 +1,7 @@
 --- `lupine sweep`: runs of one run file with other values of some keys.
 local codes = require("lupine.commands")
 local config = require("lupine.run.sweep.config")
+local core = require("lupine.core")
 local runner = require("lupine.run.sweep.runner")
 local state = require("lupine.run.sweep.state")
 local words = require("lupine.commands.words")
@@ -100,6 +101,14 @@ local function print_jobs(list)
   return codes.DONE
 end
 
+local function check_place(sweep)
+  local began = sweep.facts.folder
+  if began ~= core.host.process().folder then
+    io.stderr:write(("lupine sweep: the sweep was begun in %s; relative names, as of data and "
+      .. "classes, mean other files here\n"):format(began))
+  end
+end
+
 local function prepare_resume(options, rest)
   if rest[1] then
     words.refuse("'%s' is one word too many: a sweep that goes on keeps its keys", rest[1])
@@ -108,6 +117,7 @@ local function prepare_resume(options, rest)
   local at_a_time = parallel(options, sweep.facts.parallel)
   if not options.print then
     sweep:claim()
+    check_place(sweep)
   end
   return function()
     if options.print then

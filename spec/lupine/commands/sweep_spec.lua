@@ -131,6 +131,16 @@ describe("a sweep", function()
     assert.is_nil(out:find("begins", 1, true))
   end)
 
+  it("warns where it goes on in another folder", function()
+    sweep_file("parameters: {optimizer.args.lr: [0.3]}")
+    lupine("sweep sweep.yaml", "SEND='TERM 4'")
+    core.make_folder(folder .. "/below")
+    files.write(folder .. "/below/parts.lua", files.read(folder .. "/parts.lua"))
+    local _, err, code = runs.lupine(folder .. "/below", "sweep --resume ../runs/sweep-001")
+    assert.equal(0, code, err)
+    assert.matches("was begun in " .. folder .. "; relative names", err, 1, true)
+  end)
+
   it("takes failed jobs up again if asked", function()
     files.write(folder .. "/sweep.yaml", "run: run.yaml\n"
       .. "set: {seed: 5, epochs: 1, checkpoint: {every: 2}}\n"
@@ -174,7 +184,11 @@ describe("lupine sweep", function()
   it("refuses a sweep.json that is damaged", function()
     sweep_file("parameters: {optimizer.args.lr: [0.3]}")
     lupine("sweep sweep.yaml")
-    for _, text in ipairs({ "", "{}", "[1]", '{"format": 1, "jobs": [3]}' }) do
+    local whole = files.read(path("sweep-001/sweep.json"))
+    for _, text in ipairs({ "", "{}", "[1]", '{"format": 1, "jobs": [3]}', whole:sub(1, -4),
+      (whole:gsub('"name": "job%-001"', '"name": "../x"')), (whole:gsub('"min"', "3")),
+      (whole:gsub('"optimizer.args.lr=0.3"', "[]")), (whole:gsub('"scores": %b[]', '"scores": 1')),
+      (whole:gsub('"format": 1', '"format": 2')) }) do
       files.write(path("sweep-001/sweep.json"), text)
       local _, err, code = lupine("sweep --resume runs/sweep-001")
       assert.equal(2, code)

@@ -95,14 +95,14 @@ local function facts_of(sweep, jobs)
 end
 
 -- What only a process knows of itself.
-local PROCESS = { "command", "folder", "pid", "began", "host" }
+local PROCESS = { "command", "pid", "began", "host" }
 
 local function sign(facts)
   local now = provenance.facts()
   for _, key in ipairs(PROCESS) do
     facts[key] = now[key]
   end
-  facts.started = facts.started or now.started
+  facts.started, facts.folder = facts.started or now.started, facts.folder or now.folder
   facts.status, facts.ended = "running", nil
 end
 
@@ -191,21 +191,38 @@ function M.create(sweep)
   return Sweep(settle(new, sweep.folder, sweep.name), facts)
 end
 
--- Whether a text of sweep.json has what the others of this file count on.
-local function is_sweep(facts)
-  if type(facts) ~= "table" or facts.format ~= FORMAT or type(facts.jobs) ~= "table"
-    or type(facts.rungs) ~= "table" or type(facts.set) ~= "table"
-    or type(facts.metric) ~= "string" or type(facts.mode) ~= "string" then
-    return false
-  end
-  for _, job in ipairs(facts.jobs) do
-    if type(job) ~= "table" or type(job.name) ~= "string" or not job.name:find("^job%-%d+$")
-      or type(job.words) ~= "table" or type(job.scores) ~= "table"
-      or type(job.status) ~= "string" then
+local function all(list, holds)
+  for _, item in ipairs(list) do
+    if not holds(item) then
       return false
     end
   end
   return true
+end
+
+local function is_text(value)
+  return type(value) == "string"
+end
+
+local function is_job(job)
+  return type(job) == "table" and is_text(job.name) and job.name:find("^job%-%d+$")
+    and is_text(job.status) and type(job.words) == "table" and all(job.words, is_text)
+    and type(job.scores) == "table" and (job.best == nil or type(job.best) == "number")
+    and (job.run == nil or is_text(job.run))
+end
+
+local function is_rung(rung)
+  return type(rung) == "table" and math.type(rung.count) == "integer"
+    and (rung.unit == "epoch" or rung.unit == "step")
+end
+
+-- Whether sweep.json has what the others count on.
+local function is_sweep(facts)
+  return type(facts) == "table" and facts.format == FORMAT and type(facts.jobs) == "table"
+    and all(facts.jobs, is_job) and type(facts.rungs) == "table" and all(facts.rungs, is_rung)
+    and type(facts.set) == "table" and is_text(facts.metric) and is_text(facts.method)
+    and (facts.mode == "min" or facts.mode == "max") and math.type(facts.parallel) == "integer"
+    and (facts.method ~= "halving" or math.type(facts.factor) == "integer")
 end
 
 --- Whether a folder is a sweep's.
