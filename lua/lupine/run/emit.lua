@@ -141,7 +141,8 @@ local function config(schema, values, nodes, with_origins)
     end
   end
   for i, line in ipairs(lines) do
-    lines[i] = with_origins and line[2] and ("%-" .. COLUMN .. "s # %s"):format(line[1], line[2])
+    lines[i] = with_origins and line[2]
+      and ("%-" .. COLUMN .. "s # %s"):format(line[1], (line[2]:gsub("%c", "?")))
       or line[1]
   end
   return table.concat(lines, "\n") .. "\n"

@@ -64,7 +64,7 @@ function M.create(config, facts)
   end
   core.make_folder(parent)
   local new <close> = core.new_folder(parent)
-  core.write_text(new:path() .. "/" .. CONFIG, config:yaml(true))
+  core.write_text(new:path() .. "/" .. CONFIG, provenance.clean(config:yaml(true)))
   if diff and diff ~= "" then
     core.write_text(new:path() .. "/git.diff", diff)
   end
@@ -130,7 +130,7 @@ end
 ---@param facts table
 function Folder:note(facts)
   for key, value in pairs(facts) do
-    self.facts[key] = value
+    self.facts[key] = type(value) == "string" and provenance.clean(value) or value
   end
   write_facts(self.path, self.facts)
 end
@@ -157,6 +157,33 @@ function Folder:is_running()
     and provenance.began(f.pid) == f.began
 end
 
+local function text_of(path)
+  local file = io.open(path, "rb")
+  if not file then
+    return nil
+  end
+  local text <close> = file
+  return text:read("a")
+end
+
+-- git's facts of now. Code that is another one than that of the sessions before is told:
+-- the run's numbers come from both.
+local function compare_git(self, sessions)
+  local git, diff = provenance.git()
+  local old, latest = self.facts.git, ""
+  for i = 1, sessions do
+    local name = i == 1 and "git.diff" or ("git-%d.diff"):format(i)
+    latest = text_of(self:file(name)) or latest
+  end
+  if git and old and (git.commit ~= old.commit or diff ~= latest) then
+    self:write(("git-%d.diff"):format(sessions + 1), diff)
+    core.host.log("warn", ("the run '%s' was made with other code (commit %s, now %s): %s has "
+      .. "what the tree has beside it"):format(self.path, old.commit:sub(1, 10),
+      git.commit:sub(1, 10), self:file(("git-%d.diff"):format(sessions + 1))))
+  end
+  return git
+end
+
 -- What the process said at its end that is to go on.
 local ENDS = { "ended", "why", "reason", "step", "epoch", "metrics" }
 
@@ -173,10 +200,11 @@ function Folder:claim(facts)
   for i, earlier in ipairs(f.sessions or {}) do
     sessions[i] = earlier
   end
-  sessions[#sessions + 1] = { command = f.command, pid = f.pid, host = f.host,
+  sessions[#sessions + 1] = { command = f.command, pid = f.pid, host = f.host, git = f.git,
     began = f.resumed or f.started, ended = f.ended, status = f.status, reason = f.reason,
     step = f.step }
   now.started, now.date = f.started, f.date -- of the run
+  now.git = compare_git(self, #sessions)
   now.status, now.sessions, now.resumed = "running", tables.array(sessions), core.host.time()
   for _, key in ipairs(ENDS) do
     f[key] = nil

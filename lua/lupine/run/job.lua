@@ -9,6 +9,7 @@ local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local folder = require("lupine.run.folder")
 local objects = require("lupine.run.objects")
+local provenance = require("lupine.run.provenance")
 local Recorder = require("lupine.run.recorder")
 
 local M = {}
@@ -217,7 +218,7 @@ end
 function M.resume(run, config)
   local job, from = Job(config), run.facts.folder
   run:claim({ seed = config:get("seed"), folder = from })
-  run:write("config.yaml", config:yaml(true))
+  run:write("config.yaml", provenance.clean(config:yaml(true)))
   return job:train(run, function(say)
     local here = core.host.process().folder
     if here ~= from then

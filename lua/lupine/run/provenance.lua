@@ -13,12 +13,23 @@ local function first_line(path)
   return line:read("l")
 end
 
+--- A text in UTF-8: names of files, words and messages may have any bytes.
+---@param text string?
+---@return string?
+function M.clean(text)
+  return text and (utf8.len(text) and text or (text:gsub("[\x80-\xff]", "?")))
+end
+
+local clean = M.clean
+
 -- What a command of git prints; nil if it fails, as where git is not.
 local function git(words)
   local pipe = io.popen("GIT_OPTIONAL_LOCKS=0 git --no-pager " .. words .. " 2>/dev/null", "r")
   local text = pipe and pipe:read("a")
   return pipe and pipe:close() and text or nil
 end
+
+local MOST_NAMES = 1000
 
 --- The commit that the working tree is at, and how the tree differs from it.
 ---@return {commit: string, dirty: boolean, untracked: string[]}? facts nil: no repository
@@ -29,9 +40,10 @@ function M.git()
     return nil
   end
   local diff = git("diff --no-ext-diff --no-textconv --binary HEAD") or ""
-  local untracked = { }
-  for name in (git("ls-files -z --others --exclude-standard") or ""):gmatch("[^\0]+") do
-    untracked[#untracked + 1] = name
+  local untracked = {}
+  for name in (git("ls-files -z --others --exclude-standard --directory") or "")
+    :gmatch("[^\0]+") do
+    untracked[#untracked + 1] = #untracked < MOST_NAMES and clean(name) or nil
   end
   return { commit = commit:match("%x+"), dirty = diff ~= "" or #untracked > 0,
     untracked = require("lupine.base.tables").array(untracked) }, diff
@@ -42,7 +54,7 @@ local function words_of(path)
   local words = {}
   if file then
     for word in file:read("a"):gmatch("([^\0]*)\0") do
-      words[#words + 1] = word
+      words[#words + 1] = clean(word)
     end
     file:close()
   end
@@ -71,7 +83,7 @@ end
 function M.facts()
   local process, cpu = core.host.process(), core.host.cpu()
   return {
-    command = words_of("/proc/self/cmdline"), folder = process.folder,
+    command = words_of("/proc/self/cmdline"), folder = clean(process.folder),
     pid = process.pid, began = M.began(process.pid), host = process.host,
     started = core.host.time(), date = os.date("!%Y-%m-%dT%H:%M:%SZ"),
     cpu = { name = cpu.name, simd = cpu.simd, threads = cpu.threads },

@@ -117,4 +117,31 @@ describe("a folder of a run", function()
     assert.is_nil(io.open(first .. "/git.diff"))
     assert.matches("\n%-one\n%+two\n", files.read(second .. "/git.diff"))
   end)
+
+  it("tells when a run goes on with other code", function()
+    local create_one = program.temporary(([[
+      local config = require("lupine.run.config")
+      local c = config.of_table({ model = "a.b", data = { train = "c" }, folder = %q })
+      require("lupine.run.folder").create(c)
+    ]]):format(parent))
+    local claim = program.temporary(([[
+      require("lupine.run.folder").open(%q):claim({})
+    ]]):format(parent .. "/run-001"))
+    local host = io.popen("realpath " .. program.host):read("l")
+    local tree = files.folder()
+    local _, err, code = program.shell(([[cd %s && export HOME=$PWD && git init -q . &&
+      git config user.email a@b && git config user.name a && echo one > file && git add file &&
+      git commit -qm one && H=%s && $H %s && C=%s && echo first >&2 && $H $C && echo two > file &&
+      echo second >&2 && $H $C && echo third >&2 && $H $C]]):format(tree, host, create_one, claim))
+    os.remove(create_one)
+    os.remove(claim)
+    files.remove(tree)
+    assert.equal(0, code, err)
+    assert.matches("^first\nsecond\n[^\n]*was made with other code[^\n]*git%-3.diff[^\n]*\n"
+      .. "third\n$", err)
+    local facts = folder.open(parent .. "/run-001").facts
+    assert.equal(3, facts.sessions.n)
+    assert.same({ false, true }, { facts.sessions[1].git.dirty, facts.git.dirty })
+    assert.matches("%-one\n%+two", files.read(parent .. "/run-001/git-3.diff"))
+  end)
 end)

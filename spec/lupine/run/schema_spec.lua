@@ -410,9 +410,9 @@ describe("a key of a run file", function()
 
   ACTS["logging.progress"] = function()
     local made, progress = 0, package.loaded["lupine.progress"]
-    package.loaded["lupine.progress"] = function(...)
-      made = made + 1
-      return progress(...)
+    package.loaded["lupine.progress"] = function(total, options)
+      made, options.stream = made + 1, io.output()
+      return progress(total, options)
     end
     local ok, e = pcall(function()
       run()
