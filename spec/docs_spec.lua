@@ -9,7 +9,7 @@ local files = require("spec.support.files")
 local read = files.read
 
 local PAGES = { "README.md", "docs/first_steps.md", "docs/porting.md", "docs/pipelines.md",
-  "docs/run_files.md", "docs/speed.md", "docs/precision.md", "docs/profile.md",
+  "docs/runs.md", "docs/speed.md", "docs/precision.md", "docs/profile.md",
   "docs/custom_ops.md", "docs/extending.md", "docs/popart.md", "examples/README.md" }
 
 -- Fenced blocks in order: {language, text, line}.

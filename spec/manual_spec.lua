@@ -92,14 +92,6 @@ describe("the manual's names", function()
   end)
 end)
 
-describe("the guide of run files", function()
-  it("has the keys of the schema", function()
-    local keys = require("run_keys")
-    local page = files.read(keys.page)
-    assert.equal(keys.renewed(page), page, "run: build/lupine docs/site/run_keys.lua")
-  end)
-end)
-
 -- ---- the site --------------------------------------------------------------------
 
 describe("the site", function()
