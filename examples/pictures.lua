@@ -6,7 +6,7 @@ local torch = require("torch")
 local nn, DataLoader = torch.nn, torch.utils.data.DataLoader
 
 local here = arg[0]:match("^.*/") or ""
-local flags = dofile(here .. "runs/flags.lua")({ epochs = 12,
+local flags = dofile(here .. "runs/flags.lua")({ epochs = 30,
   folder = here .. "runs/pictures/shapes" })
 local data = dofile(here .. "runs/pictures/data.lua")
 local Net = dofile(here .. "runs/pictures/model.lua").Net

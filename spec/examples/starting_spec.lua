@@ -57,7 +57,7 @@ describe("pictures", function()
     local folder = of("pictures", "data").folder
     local plain, augmented = folder(shapes, "train"), folder(shapes, "train", true)
     assert.same({ "circle", "cross", "square", "triangle" }, plain.classes)
-    assert.equal(600, #plain.samples)
+    assert.equal(200, #plain.samples)
     assert.is_true(torch.equal((plain:__getitem__(3)), (plain:__getitem__(3))))
     assert.is_false(torch.equal((augmented:__getitem__(3)), (augmented:__getitem__(3))))
   end)

@@ -8,7 +8,7 @@ local transforms = torchvision.transforms
 local M = {}
 
 local SIZE = 32
-local COUNTS = { train = 150, validation = 100 } -- of each class
+local COUNTS = { train = 50, validation = 75 } -- of each class
 
 -- Which points of a picture are inside the shape: u and v are coordinates in units of
 -- its size, turned by its angle.
