@@ -27,6 +27,12 @@ local function copy(name)
   write(name, file:read("a"))
 end
 
+-- The pictures of the guides, which name them as docs/*.md do.
+local function copy_pictures()
+  assert(os.execute(("mkdir -p '%s/pictures' && cp docs/pictures/* '%s/pictures'"):format(folder,
+    folder)))
+end
+
 -- Name -> address, of everything on the site's pages of modules.
 local function anchors_of(modules)
   local anchors = {}
@@ -121,6 +127,7 @@ local function build()
   write("index.js", index(modules, headings))
   copy("style.css")
   copy("search.js")
+  copy_pictures()
   print(("docs: %d names, %d without a text, %d pages in %s"):format(names, without,
     #modules + #guides.list + 1, folder))
 end

@@ -7,6 +7,7 @@ local M = {}
 M.list = {
   { "README.md", "guide-overview", "Overview" },
   { "docs/first_steps.md", "guide-first-steps", "First steps" },
+  { "docs/examples.md", "guide-starting", "Examples to start from" },
   { "docs/porting.md", "guide-porting", "Porting from Python" },
   { "docs/pipelines.md", "guide-pipelines", "Pipelines and memory" },
   { "docs/runs.md", "guide-runs", "Runs" },
