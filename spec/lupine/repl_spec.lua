@@ -13,6 +13,14 @@ describe("the read-eval-print loop without a terminal", function()
       (session("6*7\n_ + 1\n1, 'two', nil\n_\n")))
   end)
 
+  it("prints tensors with their type and shape", function()
+    local out = session("torch = require('torch')\ntorch.tensor({{1, 20}, {3, 4}})\n"
+      .. "torch.zeros(2000), torch.ones(1, { dtype = torch.float64 }):sum()\n")
+    assert.matches("tensor([[ 1, 20],\n        [ 3,  4]])  -- int64 [2, 2]\n", out, 1, true)
+    assert.matches("tensor([0., 0., 0.,  ..., 0., 0., 0.])  -- float32 [2000]", out, 1, true)
+    assert.matches("-- float64 []", out, 1, true)
+  end)
+
   it("prints nothing for statements and empty results", function()
     assert.equal("> > > \n", (session("x = 1\n(function() end)()\n")))
   end)
