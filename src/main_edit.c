@@ -362,6 +362,8 @@ static int read_edited(lua_State *L, const char *prompt)
     term.L = L;
     term.head.n = 0;
     lp_interrupt_clear();
+    /* Before the prompt: what is typed at once is a key, not of a line. */
+    el_wset(term.el, EL_PREP_TERM, 1);
     fputs("\033[?2004h", stdout);
     fflush(stdout);
     const wchar_t *line = el_wgets(term.el, &n);
