@@ -1,7 +1,7 @@
 --- The README and the pages in docs: each block of Lua is run and prints what
 --- the block under it says, each block of shell commands is one that works,
---- each block of YAML a run file, each block of C a library that loads, each example ends with the
---- line that the README gives. Python is shown, not run.
+--- each block of YAML a run file, each block of C a library that loads, each
+--- example ends with the line that the README gives. Python is shown, not run.
 ---
 --- Numbers with a point may differ a little: CPUs round otherwise.
 local program = require("spec.support.program")
