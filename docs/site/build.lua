@@ -7,6 +7,7 @@
 --- ?NAME; guides from docs/*.md (guides.lua, by cmark-gfm).
 package.path = "docs/site/?.lua;" .. package.path
 
+local command_line = require("command_line")
 local core = require("lupine.core")
 local guides = require("guides")
 local html = require("html")
@@ -50,6 +51,8 @@ local function navigation(modules)
   for _, guide in ipairs(guides.list) do
     out[#out + 1] = ('<li><a href="%s">%s</a></li>'):format(html.file(guide[2]), guide[3])
   end
+  out[#out + 1] = ('<li><a href="%s">%s</a></li>'):format(html.file(command_line.page),
+    command_line.title)
   out[#out + 1] = "</ul>\n<h2>Modules</h2>\n<ul>"
   for _, module in ipairs(modules) do
     out[#out + 1] = ('<li><a href="%s">%s</a></li>'):format(html.file(module.name), module.name)
@@ -99,14 +102,17 @@ end
 
 local function write_guides(anchors, nav)
   local all = {}
-  for _, guide in ipairs(guides.list) do
-    local body, list = guides.body(guide[1], anchors)
-    for _, h in ipairs(list) do
-      h.address, h.guide = html.file(guide[2]) .. "#" .. h.slug, guide[3]
+  local function add(page, title, body, headings)
+    for _, h in ipairs(headings) do
+      h.address, h.guide = html.file(page) .. "#" .. h.slug, title
       all[#all + 1] = h
     end
-    write(html.file(guide[2]), html.page(guide[3], core.version, nav, body))
+    write(html.file(page), html.page(title, core.version, nav, body))
   end
+  for _, guide in ipairs(guides.list) do
+    add(guide[2], guide[3], guides.body(guide[1], anchors))
+  end
+  add(command_line.page, command_line.title, command_line.body(arg[-1]))
   return all
 end
 
@@ -129,7 +135,7 @@ local function build()
   copy("search.js")
   copy_pictures()
   print(("docs: %d names, %d without a text, %d pages in %s"):format(names, without,
-    #modules + #guides.list + 1, folder))
+    #modules + #guides.list + 2, folder))
 end
 
 build()
