@@ -55,6 +55,12 @@ end
 
 -- Rules that tie keys together.
 local function check_together(values, root)
+  for _, p in ipairs(values.parameters) do
+    for _, word in ipairs(values.set or {}) do
+      errors.check(word:match("^[^=]*") ~= p.key, "ConfigFileError", "%s: '%s' is varied, and "
+        .. "`set` has it, too", p.at, p.key)
+    end
+  end
   local function refuse(key, ...)
     local node = node_of(root, key)
     errors.raise("ConfigFileError", "%s%s: %s", node and node.at .. ": " or "", key,

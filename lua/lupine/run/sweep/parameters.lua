@@ -49,6 +49,16 @@ local function read_values(key, node)
   return { key = key, at = node.at, values = values }
 end
 
+-- Puts what a key has into a list. A key can be written in two ways, a.b and a: {b: …},
+-- so that the command line's may stand beside the file's: it takes its place.
+local function put(list, places, key, node, value)
+  local place = places[key]
+  errors.check(not place or node.at == "command line", "ConfigFileError", "%s: '%s' stands here a "
+    .. "second time", node.at, key)
+  places[key] = place or #list + 1
+  list[places[key]] = value
+end
+
 -- The sweep gives these to each job itself.
 local OWN = { folder = "the sweep has a folder of its own", name = "jobs are named by the sweep" }
 
@@ -67,12 +77,12 @@ end
 ---@param node table
 ---@return table[]
 function M.read(node)
-  local out = {}
+  local out, places = {}, {}
   check_map(node, "parameters")
   texts.each(node, function(key, inner)
     check_key(key, inner)
     local range = inner.kind == "map" and is_range(inner)
-    out[#out + 1] = (range and read_range or read_values)(key, inner)
+    put(out, places, key, inner, (range and read_range or read_values)(key, inner))
   end, is_range)
   errors.check(#out > 0, "ConfigFileError", "%s: parameters: there is none", node.at)
   return out
@@ -83,11 +93,11 @@ end
 ---@param node table
 ---@return string[]
 function M.fixed(node)
-  local out = {}
+  local out, places = {}, {}
   check_map(node, "set")
   texts.each(node, function(key, inner)
     check_key(key, inner)
-    out[#out + 1] = key .. "=" .. texts.of(inner)
+    put(out, places, key, inner, key .. "=" .. texts.of(inner))
   end)
   return out
 end
