@@ -78,6 +78,7 @@ end
 --- errors: TypeError, OSError
 ---@param path string
 function Report:html(path)
+  check.method(self, Report, "html")
   core.write_text(check.string(path, "html: path"), require("lupine.report_page").text(self))
 end
 

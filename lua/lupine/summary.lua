@@ -5,7 +5,7 @@
 --- The model is traced, not run: no number is computed or drawn, nothing is written.
 --- Multiply-adds are those of products, convolutions and recurrent layers, wherever
 --- they stand in forward, an attention's as well as a layer's; other operators count
---- none. What a layer does beside its sub-layers stands in its own row, so that the
+--- none (half of the operations of its gates are among a recurrent layer's). What a layer does beside its sub-layers stands in its own row, so that the
 --- rows add up to the totals. A parameter of several layers counts in the first.
 local arguments = require("lupine.base.arguments")
 local check = require("lupine.base.check")
@@ -13,13 +13,13 @@ local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local forward = require("lupine.session.forward")
-local tables = require("lupine.base.tables")
 
 ---@class lupine.SummaryRow
 ---@field path string "encoder.0", of the model ""
 ---@field class string
 ---@field depth integer 0 of the model
----@field shapes integer[][] of the results of its last call; none if it was not called
+---@field shapes integer[][] of the results of its last call
+---@field called boolean
 ---@field params integer its own
 ---@field trainable integer of these
 ---@field mult_adds integer its own
@@ -54,7 +54,7 @@ local function rows_of(model)
   local rows, by_path, seen = {}, {}, {}
   for path, module in model:named_modules() do
     local row = { path = path, class = module:_get_name(), depth = depth_of(path), shapes = {},
-      params = 0, trainable = 0, bytes = 0, mult_adds = 0, module = module }
+      called = false, params = 0, trainable = 0, bytes = 0, mult_adds = 0, module = module }
     count_parameters(module, seen, row)
     rows[#rows + 1], by_path[path] = row, row
   end
@@ -93,7 +93,7 @@ local function watch_results(rows)
       for k, entry in ipairs(flat) do
         flat[k] = sizes(entry.tensor)
       end
-      row.shapes = flat
+      row.shapes, row.called = flat, true
     end)
   end
   return setmetatable({}, { __close = function()
@@ -142,16 +142,18 @@ local function trace_of(model, rows, inputs)
   return step
 end
 
--- What multiplies and adds; two operations each.
-local PRODUCTS = tables.set({ "mm", "bmm", "baddbmm", "addmm", "convolution", "lstm", "gru", "rnn",
-  "linear", "bilinear" })
+-- What multiplies and adds, two operations each; of those that add a bias in the same
+-- pass one operation an element is that.
+local PRODUCTS = { mm = 0, bmm = 0, convolution = 0, convolution_backward_input = 0, lstm = 0,
+  gru = 0, rnn = 0, mm_plus = 1, bmm_plus = 1, convolution_plus = 1 }
 
 local function add_products(step, by_path)
   local plan = core.plan(step, { allow_out_of_memory = true, round_ipus = true })
   for _, node in ipairs(plan:nodes()) do
-    if PRODUCTS[node.operator] then
+    local added = PRODUCTS[node.operator]
+    if added then
       local row = by_path[node.scope] or by_path[""]
-      row.mult_adds = row.mult_adds + node.flops // 2
+      row.mult_adds = row.mult_adds + (node.flops - added * node.elements) // 2
     end
   end
 end
@@ -220,7 +222,7 @@ local function shapes_text(row)
   for i, shape in ipairs(row.shapes) do
     out[i] = "[" .. table.concat(shape, ", ") .. "]"
   end
-  return #out > 0 and table.concat(out, " ") or "not called"
+  return row.called and table.concat(out, " ") or "not called"
 end
 
 local function line_of(row)

@@ -2,6 +2,7 @@
  * to the sink. */
 #include "runtime/report/walk.h"
 
+#include "src/base/checked.h"
 #include "src/base/mem.h"
 #include "src/passes/ipu/strategy.h"
 
@@ -13,6 +14,7 @@ typedef struct LpReportNode {
     const LpOrigin *origin;
     const LpNodeCost *cost;
     int ipu, stage;
+    int64_t elements;
 } LpReportNode;
 
 typedef struct Walk {
@@ -119,6 +121,11 @@ static const LpReportNode *lp_report_node(const LpIpuPlan *p, size_t k, Walk *r)
     x->cost = x->update ? &p->update_cost[x->id] : &p->cost[x->id];
     x->stage = x->update ? -1 : p->node_stage[x->id];
     x->ipu = x->update ? p->update_ipu[x->id] : p->stage[x->stage].ipu;
+    x->elements = 0;
+    for (uint32_t i = 0; i < x->node->n_out; i++)
+        if (!lp_add_i64(x->elements, lp_numel(g->value[x->node->out + i].type),
+                        &x->elements))
+            x->elements = INT64_MAX;
     return x;
 }
 

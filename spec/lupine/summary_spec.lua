@@ -77,7 +77,9 @@ describe("multiply-adds are those counted by hand of", function()
   end
 
   it("linear layers: rows, inputs, outputs", function()
-    assert.equal(6 * 4 * 8, count(nn.Linear(4, 8), torch.empty(2, 3, 4)))
+    for _, dtype in ipairs({ torch.float32, torch.float64, torch.float16, torch.bfloat16 }) do
+      assert.equal(6 * 4 * 8, count(nn.Linear(4, 8):to(dtype), torch.empty(2, 3, 4):to(dtype)))
+    end
   end)
 
   it("convolutions: places, taps, channels of a group", function()
@@ -86,6 +88,11 @@ describe("multiply-adds are those counted by hand of", function()
     assert.equal(3 * 3 * 8 * 9 * 2, count(nn.Conv2d(4, 8, 3, { stride = 2, groups = 2 }),
       torch.empty(1, 4, 7, 7)))
     assert.equal(6 * 5 * 3 * 2, count(nn.Conv1d(2, 5, 3), torch.empty(1, 2, 8)))
+    assert.equal(6 * 5 * 3 * 2, count(nn.Conv1d(2, 5, 3):half(), torch.empty(1, 2, 8):half()))
+  end)
+
+  it("transposed convolutions: places of the input, taps, channels", function()
+    assert.equal(4 * 4 * 2 * 3 * 9, count(nn.ConvTranspose2d(2, 3, 3), torch.empty(1, 2, 4, 4)))
   end)
 
   it("attention, whose products are no layer's: projections, scores, values", function()
