@@ -5,8 +5,9 @@
 --- The model is traced, not run: no number is computed or drawn, nothing is written.
 --- Multiply-adds are those of products, convolutions and recurrent layers, wherever
 --- they stand in forward, an attention's as well as a layer's; other operators count
---- none (half of the operations of its gates are among a recurrent layer's). What a layer does beside its sub-layers stands in its own row, so that the
---- rows add up to the totals. A parameter of several layers counts in the first.
+--- none (half of the operations of its gates are among a recurrent layer's). What a
+--- layer does beside its sub-layers stands in its own row, so that the rows add up to the
+--- totals. A parameter of several layers counts in the first.
 local arguments = require("lupine.base.arguments")
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
