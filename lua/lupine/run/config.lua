@@ -63,8 +63,9 @@ local function read_group(node, prefix, values, nodes)
     local row = by_name[key]
     if not row then
       unknown(value, prefix, name)
-    elseif row.type == "group" then
-      read_group(value, key, values, nodes)
+    elseif row.type == "group" then -- one with nothing below it has its defaults
+      local none = types.is_null(value) or value.empty
+      read_group(none and defaults().values[name] or value, key, values, nodes)
     elseif types.is_null(value) then
       values[key], nodes[key] = nil, nil -- there is none, whatever the default
     elseif row.type == "options" then

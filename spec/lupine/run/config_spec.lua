@@ -61,6 +61,14 @@ describe("a run file", function()
     assert.equal("command line", c:origin("epochs"))
   end)
 
+  it("has its defaults in a group with nothing below it", function()
+    for _, nothing in ipairs({ "", "~", "{}" }) do
+      local c = read(BASE .. "logging: " .. nothing .. "\nearly_stopping:\n")
+      assert.equal(50, c:get("logging.every"))
+      assert.equal("min", c:get("early_stopping.mode"))
+    end
+  end)
+
   it("takes no arguments of another class along", function()
     local c = read(BASE, { "optimizer.class=Adam" })
     assert.are.same({}, c:get("optimizer").args)
