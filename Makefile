@@ -308,7 +308,7 @@ install: all meta man
 	  {} $(abspath $(DESTDIR)$(PREFIX))/share/lupine-meta/{} \;
 	$(Q){ $(LIST_INSTALLED); } >$(DESTDIR)$(PREFIX)/share/lupine/files
 
-# The modules alone, where luarocks wants them (lupine-scm-1.rockspec).
+# The modules alone, where lupine-scm-1.rockspec wants them.
 .PHONY: install-rock
 install-rock: all
 	install -d $(LUADIR) $(LIBDIR)

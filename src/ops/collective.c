@@ -11,7 +11,7 @@
 #include "src/ops/ops.h"
 #include "src/ops/rules.h"
 
-/* replicated_all_reduce and its kin */
+/* replicated_all_reduce, replicated_reduce_scatter, replicated_all_gather */
 enum { REDUCTION, REPLICAS, STRIDE, SIZE };
 
 static const char *const reductions[] = {"add",   "mean", "mul", "min",
