@@ -6,7 +6,7 @@ local torch = require("torch")
 local DataLoader = torch.utils.data.DataLoader
 
 local here = arg[0]:match("^.*/") or ""
-local flags = dofile(here .. "runs/flags.lua")({ epochs = 6 })
+local flags = dofile(here .. "runs/flags.lua")({ epochs = 6, pictures = 60000 })
 local data = dofile(here .. "runs/vae/data.lua")
 local VAE = dofile(here .. "runs/vae/model.lua").VAE
 
@@ -16,7 +16,7 @@ local test = data.pictures(false, 2000)
 local first
 local trainer = lupine.Trainer({
   model = model, optimizer = torch.optim.Adam(model:parameters(), { lr = 2e-3 }),
-  train = DataLoader(data.pictures(true, 60000), { batch_size = 100, shuffle = true }),
+  train = DataLoader(data.pictures(true, flags.pictures), { batch_size = 100, shuffle = true }),
   validation = DataLoader(test, { batch_size = 100 }), epochs = flags.epochs,
   callbacks = { { on_epoch_end = function(_, trainer)
     local loss = trainer.metrics["validation.loss"]

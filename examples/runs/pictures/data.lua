@@ -45,11 +45,18 @@ local function draw(inside, g)
   return (picture:clamp(0, 1) * 255):to(torch.uint8)
 end
 
+local function exists(path)
+  local file = io.open(path)
+  return file and file:close()
+end
+
+-- Into a folder of another name, so that ROOT has all pictures or is not there.
 local function write(root)
+  local unfinished = root .. ".part"
   local g = torch.Generator()
   for part, count in pairs(COUNTS) do
     for class, inside in pairs(SHAPES) do
-      local folder = ("%s/%s/%s"):format(root, part, class)
+      local folder = ("%s/%s/%s"):format(unfinished, part, class)
       assert(os.execute("mkdir -p '" .. folder .. "'"))
       g:manual_seed(#part * 1000 + class:byte(2))
       for i = 1, count do
@@ -57,11 +64,7 @@ local function write(root)
       end
     end
   end
-end
-
-local function exists(path)
-  local file = io.open(path)
-  return file and file:close()
+  assert(os.rename(unfinished, root))
 end
 
 -- What is done to each picture of training, anew in each epoch; a picture and its mirror
@@ -80,7 +83,7 @@ local plain = { transforms.ToTensor(), transforms.Normalize({ 0.5, 0.5, 0.5 }, {
 ---@param augment? boolean
 ---@return torch.utils.data.Dataset
 function M.folder(root, part, augment)
-  if not exists(root .. "/train/triangle/0001.png") then
+  if not exists(root) then
     write(root)
   end
   local steps = { table.unpack(augment and augmented or {}) }
