@@ -1,7 +1,8 @@
 -- busted's terminal output, plus what spec/tools/test.sh needs to know: the
--- counts, and which test was running when the process died. Each file has a
--- simulated machine of its own, since busted keeps what a file's blocks hold, and
--- with it the IPUs, until the end; and it begins with the log's level of the run.
+-- counts, the failures' names, the seconds of each file, and which test was
+-- running when the process died. Each file has a simulated machine of its own,
+-- since busted keeps what a file's blocks hold, and with it the IPUs, until the
+-- end; and it begins with the log's level of the run.
 local out = os.getenv("LUPINE_TEST_OUT")
 local getenv, files = os.getenv, 0
 
@@ -15,8 +16,8 @@ local function new_file()
   return nil, true
 end
 
-local function write(name, text)
-  local f = assert(io.open(out .. "/" .. name, "w"))
+local function write(name, text, mode)
+  local f = assert(io.open(out .. "/" .. name, mode or "w"))
   f:write(text, "\n")
   f:close()
 end
@@ -28,10 +29,22 @@ return function(options)
     return handler
   end
   busted.subscribe({ "file", "start" }, new_file)
-  busted.subscribe({ "test", "start" }, function(element)
+  local function named(element)
     local trace = element.trace or {}
-    write("current", ("%s:%s: %s"):format(trace.short_src, trace.currentline,
-      handler.getFullName(element)))
+    return ("%s:%s: %s"):format(trace.short_src, trace.currentline, handler.getFullName(element))
+  end
+  local function failed(element)
+    write("failed", named(element), "a")
+    return nil, true
+  end
+  busted.subscribe({ "test", "start" }, function(element)
+    write("current", named(element))
+    return nil, true
+  end)
+  busted.subscribe({ "failure" }, failed)
+  busted.subscribe({ "error" }, failed)
+  busted.subscribe({ "file", "end" }, function(file)
+    write("times", ("%8.2f %s"):format(file.duration or 0, file.name), "a")
     return nil, true
   end)
   busted.subscribe({ "suite", "end" }, function()

@@ -103,5 +103,7 @@ slow)
     ;;
 esac
 
+# Once more, where the end of a long log still shows them.
+cat "$build"/test/*/failed 2>/dev/null
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" != 0 ]
