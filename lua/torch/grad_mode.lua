@@ -21,7 +21,7 @@ function Scope:__close()
   core.set_grad_enabled(self.previous)
 end
 
-local function enter(name, on, fn)
+local function enter(name, on, fn, ...)
   errors.check(fn == nil or type(fn) == "function", "TypeError",
     "%s(): takes nothing or a function, not a %s", name, type(fn))
   local scope = setmetatable({ name = name, on = on, previous = core.is_grad_enabled(),
@@ -32,7 +32,7 @@ local function enter(name, on, fn)
     return scope
   end
   local _ <close> = scope
-  return fn()
+  return fn(...)
 end
 
 --- A decorator: no_grad()(fn) is a function that runs fn inside.
@@ -86,25 +86,28 @@ core.backward, core.grad = explaining(core.backward), explaining(core.grad)
 --- Nothing is recorded for backward inside.
 --- Source: PyTorch documentation, torch.no_grad
 ---@param fn? function runs inside; without one a scope is returned
+---@param ... any what fn is given
 ---@return any ... the scope, or what fn returns
-function M.no_grad(fn)
-  return enter("no_grad", false, fn)
+function M.no_grad(fn, ...)
+  return enter("no_grad", false, fn, ...)
 end
 
 --- Records again inside no_grad.
 --- Source: PyTorch documentation, torch.enable_grad
 ---@param fn? function runs inside; without one a scope is returned
+---@param ... any what fn is given
 ---@return any ... the scope, or what fn returns
-function M.enable_grad(fn)
-  return enter("enable_grad", true, fn)
+function M.enable_grad(fn, ...)
+  return enter("enable_grad", true, fn, ...)
 end
 
 --- As no_grad: tensors made inside are ordinary ones.
 --- Source: PyTorch documentation, torch.inference_mode
 ---@param fn? function runs inside; without one a scope is returned
+---@param ... any what fn is given
 ---@return any ... the scope, or what fn returns
-function M.inference_mode(fn)
-  return enter("inference_mode", false, fn)
+function M.inference_mode(fn, ...)
+  return enter("inference_mode", false, fn, ...)
 end
 
 --- Whether a scope of inference_mode is open.
@@ -121,11 +124,12 @@ end
 --- Source: PyTorch documentation, torch.set_grad_enabled
 ---@param mode boolean
 ---@param fn? function runs inside; without one a scope is returned
+---@param ... any what fn is given
 ---@return any ... the scope, or what fn returns
-function M.set_grad_enabled(mode, fn)
+function M.set_grad_enabled(mode, fn, ...)
   errors.check(type(mode) == "boolean", "TypeError",
     "set_grad_enabled(): mode must be a bool, not a %s", type(mode))
-  return enter("set_grad_enabled", mode, fn)
+  return enter("set_grad_enabled", mode, fn, ...)
 end
 
 return M

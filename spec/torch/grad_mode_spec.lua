@@ -31,6 +31,17 @@ describe("gradients that were switched off for good", function()
 end)
 
 describe("a mode of gradients", function()
+  it("gives a function what follows it", function()
+    for name, on in pairs({ no_grad = false, inference_mode = false, enable_grad = true }) do
+      assert.same({ on, 1, nil, 3 }, { torch[name](function(...)
+        return torch.is_grad_enabled(), ...
+      end, 1, nil, 3) })
+    end
+    assert.same({ false, 7 }, { torch.set_grad_enabled(false, function(x)
+      return torch.is_grad_enabled(), x
+    end, 7) })
+  end)
+
   it("decorates a function", function()
     local w = torch.ones(2, { requires_grad = true })
     local function f(x, more)

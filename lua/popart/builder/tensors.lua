@@ -118,9 +118,17 @@ end
 ---@param ids string[]
 function methods:setGraphOutputs(ids)
   check.method(self, Builder, "setGraphOutputs")
-  self._model.graph.output = {}
-  for _, id in ipairs(check.strings(ids, "setGraphOutputs: ids")) do
-    self:addOutputTensor(id)
+  local graph = self._model.graph
+  local before = graph.output
+  graph.output = {}
+  local ok, e = pcall(function()
+    for _, id in ipairs(check.strings(ids, "setGraphOutputs: ids")) do
+      self:addOutputTensor(id)
+    end
+  end)
+  if not ok then
+    graph.output = before
+    error(e, 0)
   end
 end
 

@@ -239,7 +239,10 @@ describe("builder_test", function()
     local b = popart.Builder()
     refuses("popart_exception", "Unknown tensor 'nothing'", b.aiOnnx.matmul, b.aiOnnx,
       { b:addInputTensor(info(2, 2)), "nothing" })
+    local out = b.aiOnnx:relu({ b:addInputTensor(info(2, 2)) })
+    b:addOutputTensor(out)
     refuses("popart_exception", "unknown tensor 'nothing'", b.setGraphOutputs, b, { "nothing" })
+    assert.same({ out }, b:getOutputTensorIds())
   end)
 end)
 
