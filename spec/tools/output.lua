@@ -4,10 +4,11 @@
 -- since busted keeps what a file's blocks hold, and with it the IPUs, until the
 -- end; and it begins with the log's level of the run.
 local out = os.getenv("LUPINE_TEST_OUT")
-local getenv, files = os.getenv, 0
+local getenv, files, began = os.getenv, 0, 0
+local now = require("system").monotime
 
 local function new_file()
-  files = files + 1
+  files, began = files + 1, now()
   local folder = ("%s/%d"):format(getenv("LUPINE_DEVICES"), files)
   os.getenv = function(name) -- luacheck: ignore 122
     return name == "LUPINE_DEVICES" and folder or getenv(name)
@@ -44,7 +45,7 @@ return function(options)
   busted.subscribe({ "failure" }, failed)
   busted.subscribe({ "error" }, failed)
   busted.subscribe({ "file", "end" }, function(file)
-    write("times", ("%8.2f %s"):format(file.duration or 0, file.name), "a")
+    write("times", ("%8.2f %s"):format(now() - began, file.name), "a")
     return nil, true
   end)
   busted.subscribe({ "suite", "end" }, function()
