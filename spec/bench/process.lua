@@ -75,13 +75,20 @@ function M.start(words, threads)
   return nil
 end
 
+--- Says a line and takes the next one that the side says; nil at its end.
+---@param line string
+---@return string?
+function Side:ask(line)
+  self.to:write(line, "\n")
+  self.to:flush()
+  return self.from:read("l")
+end
+
 --- Milliseconds of a step, the median of some seconds; nil if the side fails.
 ---@param seconds number
 ---@return number?
 function Side:time(seconds)
-  self.to:write(("time %g\n"):format(seconds))
-  self.to:flush()
-  local line = self.from:read("l")
+  local line = self:ask(("time %g"):format(seconds))
   return line and tonumber(line:match("^ms (.*)$"))
 end
 
