@@ -13,8 +13,8 @@ local ROOM, FEWER = sanitized and 1.4 or 1, sanitized and 5 or 1
 -- resident before the first, the peak, resident at the end.
 local function bytes(n, mode, hold, make)
   local script = ([[
-    collectgarbage(%q)
     local torch = require("torch")
+    collectgarbage(%q)
     local function status(name)
       for line in io.lines("/proc/self/status") do
         local kb = line:match("^" .. name .. ":%%s*(%%d+)")

@@ -63,6 +63,70 @@ static void pool_give(Pool *p, void *block)
     lp_mem_kept++;
 }
 
+/* Freed blocks of larger storages wait on shelves, one for all blocks of one
+ * size, of which the last is the first to be taken: the caches still hold it,
+ * its pages are had, and large ones were asked for. A size that meets another
+ * on its shelf clears that; when all are full of what nobody asks for, they are
+ * cleared. */
+enum { SHELVES = 64, DEPTH = 16 }; /* a power of two; blocks of a shelf */
+enum { WAITING = 32 << 20 };       /* bytes on all shelves */
+
+typedef struct Shelf {
+    size_t bytes;
+    int n;
+    void *block[DEPTH];
+} Shelf;
+static Shelf shelves[SHELVES];
+static size_t waiting;
+
+static Shelf *shelf_of(size_t bytes)
+{
+    return &shelves[bytes * UINT64_C(0x9e3779b97f4a7c15) >> 58];
+}
+
+static void shelf_clear(Shelf *s)
+{
+    while (s->n > 0) {
+        lp_free(s->block[--s->n]);
+        waiting -= s->bytes;
+        lp_mem_kept--;
+    }
+}
+
+static void shelves_clear(void)
+{
+    for (int i = 0; i < SHELVES; i++)
+        shelf_clear(&shelves[i]);
+}
+
+static void *block_take(size_t bytes)
+{
+    Shelf *s = shelf_of(bytes);
+    if (s->n == 0 || s->bytes != bytes)
+        return lp_alloc_aligned(bytes);
+    waiting -= bytes;
+    lp_mem_kept--;
+    return s->block[--s->n];
+}
+
+static void block_give(void *p, size_t bytes)
+{
+    Shelf *s = shelf_of(bytes);
+    bool same = s->bytes == bytes;
+    if (!KEEP || bytes > WAITING / 2 || (same && s->n == DEPTH)) {
+        lp_free(p);
+        return;
+    }
+    if (!same)
+        shelf_clear(s);
+    if (waiting + bytes > WAITING)
+        shelves_clear();
+    s->bytes = bytes;
+    s->block[s->n++] = p;
+    waiting += bytes;
+    lp_mem_kept++;
+}
+
 void (*lp_tensor_meta_free)(LpTensor *t);
 
 /* ---- storage ------------------------------------------------------------ */
@@ -80,6 +144,7 @@ void lp_storage_trim(void)
 {
     if (high_bytes - live_bytes < TRIM)
         return;
+    shelves_clear();
     lp_trim();
     high_bytes = live_bytes;
 }
@@ -152,7 +217,9 @@ LpStatus lp_storage_new(size_t bytes, LpStorage **out, LpErr *e)
 {
     if (bytes <= MEDIUM && KEEP)
         return small_new(bytes, out, e);
-    void *data = lp_alloc_aligned(bytes);
+    void *data = block_take(bytes);
+    if (!data) /* for another try, after a collection */
+        shelves_clear();
     LP_FAIL_IF(!data, e, LP_E_MEMORY,
                "out of memory: tried to allocate %zu bytes", bytes);
     LpStatus s = storage_make(data, bytes, 0, out, e);
@@ -183,8 +250,8 @@ void lp_storage_release(LpStorage *st)
     }
     if (st->release)
         st->release(st->release_ctx, st->data);
-    else
-        lp_free(st->data);
+    else if (st->data)
+        block_give(st->data, bytes);
     lp_free(st);
     if (bytes >= LARGE)
         trim_seldom();

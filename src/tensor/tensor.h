@@ -38,7 +38,7 @@ struct LpStorage {
     size_t bytes;
     void *data;
     LpStorageHook hook;
-    void (*release)(void *ctx, void *data); /* NULL: lp_free(data) */
+    void (*release)(void *ctx, void *data); /* NULL: aligned memory */
     union {
         void *release_ctx;
         uint32_t held; /* if traced: the value last written to it */
@@ -50,8 +50,8 @@ extern uint32_t lp_storage_era;
 
 /* Owned by the caller (one reference). Contents are undefined. */
 LpStatus lp_storage_new(size_t bytes, LpStorage **out, LpErr *e);
-/* Takes over `data`; `release(ctx, data)` is called at the end. On failure
- * nothing was taken. */
+/* Takes over `data`; `release(ctx, data)` is called at the end, with NULL it is
+ * of lp_alloc_aligned(bytes). On failure nothing was taken. */
 LpStatus lp_storage_wrap(void *data, size_t bytes,
                          void (*release)(void *ctx, void *data), void *ctx,
                          LpStorage **out, LpErr *e);

@@ -81,8 +81,7 @@ local function measure(seconds)
     run(count)
     t = clock() - start
   until t >= CHUNK
-  local calls, start = 0, clock()
-  local now = start
+  local calls, start, now = 0, clock(), nil
   repeat
     run(count)
     calls, now = calls + count, clock()

@@ -1,14 +1,17 @@
 /* torch.Tensor: a box that owns one reference to an LpTensor.
  *
- * Storages are memory that Lua's collector does not see. lp_gc_account tells
- * it, in incremental mode, in batches of 16 MiB or 1,024 tensors, as if Lua
- * itself had taken the bytes. A collection cycle that does not end before
- * max(64 MiB, bytes live, Lua's own heap) have been taken is forced; this
- * also guards scripts that switch to generational mode, which would wait for
- * Lua's own heap to double. Only growth of the live bytes counts, so explicit
- * frees cost nothing.
+ * Storages are memory that Lua's collector does not see. It runs in
+ * generational mode, where a young collection looks at what was made since the
+ * last two and takes a microsecond: lp_gc_account asks for one each YOUNG bytes
+ * of storages or BOXES tensors, and what a loop drops is used again while the
+ * caches hold it. What lived through two waits for a full collection, made when
+ * the live bytes have grown by a quarter, GUARD, or twice what is Lua's own.
+ * Both are timed, and made more seldom while they take more than 5 % of the
+ * time together: a young one is long when an old table of many elements is
+ * written to, a full one when much is Lua's own.
  */
 #include <string.h>
+#include <time.h>
 
 #include "src/autodiff/autocast.h"
 #include "src/bind/bind.h"
@@ -20,26 +23,66 @@ static const char tag_owner = 'o';
 static const char key_tensor; /* registry: the metatable of tensors */
 static const char key_owner;
 
-#define BATCH ((int64_t)16 << 20)
-#define GUARD ((int64_t)64 << 20)
-#define RECORD 640   /* bytes of a tensor beside its elements and its box */
-#define RECORDS 1024 /* a batch of them: few enough to stay in the cache */
+#define GUARD ((int64_t)32 << 20)
+#define YOUNG ((int64_t)512 << 10)
+enum {
+    BOXES = 64,
+    FREEING = 1000, /* ns that a box may take at its end, and */
+    LEAST = 1500,   /* a collection itself, without a change of the pace */
+};
+
+/* Collections take at most 1/share of the time, unless they were doubled as
+ * often as may be. A full one is timed by what this thread has of the
+ * processor: others may take that for longer than it lasts. */
+typedef struct Pace {
+    clockid_t clock;
+    int share, most; /* how often it may be doubled */
+    int doubled;
+    int64_t last; /* when the last collection ended */
+} Pace;
 
 static struct {
     int64_t seen;  /* live bytes when last looked at */
     int64_t boxes; /* made since then */
-    int64_t taken; /* bytes told of since the last finished cycle */
-    int64_t limit; /* of `taken` */
-} gc = {.limit = GUARD};
+    int64_t base;  /* live bytes after the last full collection, or less */
+    int64_t most;  /* more than those, for the next one */
+    int64_t freed; /* boxes in all */
+    Pace young, full;
+} gc = {.young = {CLOCK_MONOTONIC, 80, 6},
+        .full = {CLOCK_THREAD_CPUTIME_ID, 25, 1}};
 
-static void cycle_done(lua_State *L)
+static int64_t nanoseconds(clockid_t clock)
 {
-    int64_t live = lp_storage_live_bytes();
-    int64_t lua = (int64_t)lua_gc(L, LUA_GCCOUNT) << 10;
-    gc.taken = 0;
-    gc.limit = live > lua ? live : lua;
-    if (gc.limit < GUARD)
-        gc.limit = GUARD;
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static void collect_all(lua_State *L)
+{
+    lua_gc(L, LUA_GCCOLLECT);
+    lua_gc(L, LUA_GCSTEP, 0); /* has Lua's own pace set for a young one */
+    int64_t own = (int64_t)lua_gc(L, LUA_GCCOUNT) << 11;
+    gc.base = lp_storage_live_bytes();
+    gc.most = own > gc.base / 4 ? own : gc.base / 4;
+    if (gc.most < GUARD)
+        gc.most = GUARD;
+}
+
+static void collect(lua_State *L, Pace *p)
+{
+    int64_t start = nanoseconds(p->clock), freed = gc.freed;
+    if (p == &gc.full)
+        collect_all(L);
+    else
+        lua_gc(L, LUA_GCSTEP, 0);
+    int64_t now = nanoseconds(p->clock);
+    int64_t took = now - start - LEAST - (gc.freed - freed) * FREEING;
+    if (took * p->share > now - p->last && p->doubled < p->most)
+        p->doubled++;
+    else if (took * p->share * 4 < now - p->last && p->doubled > 0)
+        p->doubled--;
+    p->last = now;
 }
 
 void lp_gc_account(lua_State *L)
@@ -47,17 +90,15 @@ void lp_gc_account(lua_State *L)
     int64_t live = lp_storage_live_bytes();
     if (live < gc.seen)
         gc.seen = live;
-    int64_t grown = live - gc.seen;
-    if (grown < BATCH && gc.boxes < RECORDS)
+    if (live - gc.seen < YOUNG << gc.young.doubled &&
+        gc.boxes < BOXES << gc.young.doubled)
         return;
-    gc.taken += grown;
-    grown += gc.boxes * RECORD;
-    if (gc.taken > gc.limit) {
-        lua_gc(L, LUA_GCCOLLECT);
-        cycle_done(L);
-    } else if (lua_gc(L, LUA_GCSTEP, (int)(grown >> 10)) == 1) {
-        cycle_done(L);
-    }
+    collect(L, &gc.young);
+    live = lp_storage_live_bytes();
+    if (live < gc.base)
+        gc.base = live;
+    if (live - gc.base > gc.most << gc.full.doubled)
+        collect(L, &gc.full);
     gc.seen = lp_storage_live_bytes();
     gc.boxes = 0;
 }
@@ -66,7 +107,7 @@ void lp_gc_retry(lua_State *L, LpErr *e, int *tries, const LpForm *f)
 {
     if (e->code != LP_E_MEMORY || (*tries)++)
         f ? lp_bind_fail_in(L, e, f) : lp_bind_fail(L, e);
-    lua_gc(L, LUA_GCCOLLECT);
+    collect_all(L);
     memset(e, 0, sizeof *e);
 }
 
@@ -188,6 +229,7 @@ static int tensor_free(lua_State *L)
     if (b) {
         lp_tensor_release(b->p);
         b->p = NULL;
+        gc.freed++;
         lp_box_freed(L, lua_upvalueindex(1), 1);
     }
     return 0;
@@ -446,6 +488,7 @@ static void add_arithmetic(lua_State *L)
 /* core.Tensor: the metatable; core.methods: what x:name() finds. */
 void lp_bind_tensor(lua_State *L)
 {
+    lua_gc(L, LUA_GCGEN, 0, 0);
     lua_newtable(L);
     lp_set_function(L, "__gc", owner_gc);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &key_owner);
