@@ -88,7 +88,8 @@ typedef struct LpOwner {
 } LpOwner;
 LpOwner *lp_push_owner(lua_State *L);
 
-/* Tells the collector about bytes that storages took since the last call. */
+/* Tells the collector about bytes that storages took since the last call: best
+ * before a result is made, which else lives through one collection more. */
 void lp_gc_account(lua_State *L);
 /* After LP_E_MEMORY, the first time: collects everything, clears `e`, for the
  * call to be made again; else raises, with `f` in its name. */

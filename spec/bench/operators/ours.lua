@@ -81,12 +81,15 @@ local function measure(seconds)
     run(count)
     t = clock() - start
   until t >= CHUNK
-  local calls, start, now = 0, clock(), nil
-  repeat
+  local calls, start = 0, clock()
+  while true do
     run(count)
-    calls, now = calls + count, clock()
-  until now - start >= seconds
-  return (now - start) / calls
+    calls = calls + count
+    local took = clock() - start
+    if took >= seconds then
+      return took / calls
+    end
+  end
 end
 
 local function answer(line)

@@ -6,7 +6,7 @@
  * of storages or BOXES tensors, and what a loop drops is used again while the
  * caches hold it. What lived through two waits for a full collection, made when
  * the live bytes have grown by a quarter, GUARD, or twice what is Lua's own.
- * Both are timed, and made more seldom while they take more than 5 % of the
+ * Both are timed, and made more seldom if they would take more than 5 % of the
  * time together: a young one is long when an old table of many elements is
  * written to, a full one when much is Lua's own.
  */
@@ -27,18 +27,19 @@ static const char key_owner;
 #define YOUNG ((int64_t)512 << 10)
 enum {
     BOXES = 64,
+    FEW = 4, /* for a value that lives shorter is not old, however large */
     FREEING = 1000, /* ns that a box may take at its end, and */
-    LEAST = 1500,   /* a collection itself, without a change of the pace */
+    LEAST = 1500,   /* a collection itself, without a wait for the next */
 };
 
-/* Collections take at most 1/share of the time, unless they were doubled as
- * often as may be. A full one is timed by what this thread has of the
- * processor: others may take that for longer than it lasts. */
+/* Collections take at most 1/share of the time: the next one waits as long as
+ * that needs. A full one is timed by what this thread has of the processor:
+ * others may take that for longer than it lasts. */
 typedef struct Pace {
     clockid_t clock;
-    int share, most; /* how often it may be doubled */
-    int doubled;
-    int64_t last; /* when the last collection ended */
+    int share;
+    int64_t last;    /* when the last one ended, ns */
+    int64_t took[2]; /* the last ones: a single long one was disturbed */
 } Pace;
 
 static struct {
@@ -48,8 +49,7 @@ static struct {
     int64_t most;  /* more than those, for the next one */
     int64_t freed; /* boxes in all */
     Pace young, full;
-} gc = {.young = {CLOCK_MONOTONIC, 80, 6},
-        .full = {CLOCK_THREAD_CPUTIME_ID, 25, 1}};
+} gc = {.young = {CLOCK_MONOTONIC, 80}, .full = {CLOCK_THREAD_CPUTIME_ID, 25}};
 
 static int64_t nanoseconds(clockid_t clock)
 {
@@ -69,20 +69,19 @@ static void collect_all(lua_State *L)
         gc.most = GUARD;
 }
 
-static void collect(lua_State *L, Pace *p)
+static void collect(lua_State *L, Pace *p, bool must)
 {
     int64_t start = nanoseconds(p->clock), freed = gc.freed;
+    int64_t took = p->took[0] < p->took[1] ? p->took[0] : p->took[1];
+    if (!must && start - p->last < took * p->share)
+        return;
     if (p == &gc.full)
         collect_all(L);
     else
         lua_gc(L, LUA_GCSTEP, 0);
-    int64_t now = nanoseconds(p->clock);
-    int64_t took = now - start - LEAST - (gc.freed - freed) * FREEING;
-    if (took * p->share > now - p->last && p->doubled < p->most)
-        p->doubled++;
-    else if (took * p->share * 4 < now - p->last && p->doubled > 0)
-        p->doubled--;
-    p->last = now;
+    p->last = nanoseconds(p->clock);
+    p->took[0] = p->took[1];
+    p->took[1] = p->last - start - LEAST - (gc.freed - freed) * FREEING;
 }
 
 void lp_gc_account(lua_State *L)
@@ -90,15 +89,14 @@ void lp_gc_account(lua_State *L)
     int64_t live = lp_storage_live_bytes();
     if (live < gc.seen)
         gc.seen = live;
-    if (live - gc.seen < YOUNG << gc.young.doubled &&
-        gc.boxes < BOXES << gc.young.doubled)
+    if (gc.boxes < BOXES && (live - gc.seen < YOUNG || gc.boxes < FEW))
         return;
-    collect(L, &gc.young);
+    collect(L, &gc.young, false);
     live = lp_storage_live_bytes();
     if (live < gc.base)
         gc.base = live;
-    if (live - gc.base > gc.most << gc.full.doubled)
-        collect(L, &gc.full);
+    if (live - gc.base > gc.most)
+        collect(L, &gc.full, live - gc.base > 2 * gc.most);
     gc.seen = lp_storage_live_bytes();
     gc.boxes = 0;
 }
@@ -116,11 +114,11 @@ LpTensor *lp_new_tensor(lua_State *L, const LpType *type)
     LpErr e = {0};
     LpTensor *t = NULL;
     int tries = 0;
+    lp_gc_account(L);
     LpBox *box = lp_push_box(L);
     while (lp_tensor_new(type, &t, &e) != LP_OK)
         lp_gc_retry(L, &e, &tries, NULL);
     box->p = t;
-    lp_gc_account(L);
     return t;
 }
 
@@ -283,7 +281,6 @@ static int push_list(lua_State *L, const LpForm *f, const LpArg *in, int n_in,
     }
     owner_list(L, o);
     lua_remove(L, -2);
-    lp_gc_account(L);
     return 1;
 }
 
@@ -294,6 +291,7 @@ int lp_call_push(lua_State *L, const LpForm *f, const LpArg *in, int n_in,
     LpBox *box[LP_MAX_OUT];
     LpErr e;
     int n = 0, tries = 0;
+    lp_gc_account(L);
     if (n_results == 0)
         return push_list(L, f, in, n_in, attr);
     e.code = LP_OK;
@@ -308,7 +306,6 @@ int lp_call_push(lua_State *L, const LpForm *f, const LpArg *in, int n_in,
         else
             lp_tensor_release(out[i]);
     }
-    lp_gc_account(L);
     return n_results;
 }
 
