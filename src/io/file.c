@@ -54,6 +54,13 @@ LpStatus lp_file_open(const char *path, FILE **out, int64_t *size, LpErr *e)
     return LP_OK;
 }
 
+bool lp_file_is_named(int fd, const char *path)
+{
+    struct stat held, now;
+    return fstat(fd, &held) == 0 && stat(path, &now) == 0 &&
+           held.st_dev == now.st_dev && held.st_ino == now.st_ino;
+}
+
 LpStatus lp_file_size(FILE *f, const char *name, int64_t *size, LpErr *e)
 {
     bool ok = fseeko(f, 0, SEEK_END) == 0 && (*size = ftello(f)) >= 0 &&

@@ -13,6 +13,8 @@ LpStatus lp_file_error(const char *name, LpErr *e);
 /* Opens a regular file to read; *size is its length in bytes. The caller
  * closes *out. OSError for what is no regular file. */
 LpStatus lp_file_open(const char *path, FILE **out, int64_t *size, LpErr *e);
+/* Whether an open file or folder still has that name. */
+bool lp_file_is_named(int fd, const char *path);
 /* The length of a stream that can seek; it stands at its start afterwards. */
 LpStatus lp_file_size(FILE *f, const char *name, int64_t *size, LpErr *e);
 /* Bytes that a reader takes in order. */

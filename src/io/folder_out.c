@@ -92,13 +92,6 @@ static char *temp_name(const char *parent)
     return name;
 }
 
-static bool is_there(int fd, const char *path)
-{
-    struct stat held, now;
-    return fstat(fd, &held) == 0 && stat(path, &now) == 0 &&
-           held.st_dev == now.st_dev && held.st_ino == now.st_ino;
-}
-
 /* Another machine's process of this number may take it for a left-over until it
  * is locked. */
 static bool lock(LpFolderOut *o, LpErr *e)
@@ -107,7 +100,7 @@ static bool lock(LpFolderOut *o, LpErr *e)
     if (fd < 0 || lp_own_fd(&o->file, fd, e) != LP_OK)
         return false;
     (void)flock(fd, LOCK_EX | LOCK_NB);
-    if (is_there(fd, o->path))
+    if (lp_file_is_named(fd, o->path))
         return true;
     lp_own_fd_close(&o->file);
     errno = ENOENT;

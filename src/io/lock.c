@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,18 +14,11 @@
 
 #define WAIT_NS 5000000 /* between two tries */
 
-static bool is_there(int fd, const char *path)
-{
-    struct stat held, now;
-    return fstat(fd, &held) == 0 && stat(path, &now) == 0 &&
-           held.st_dev == now.st_dev && held.st_ino == now.st_ino;
-}
-
 /* Locks the open file; *mine: it still has its name. */
 static LpStatus lock(int fd, const char *path, bool *mine, LpErr *e)
 {
     bool locked = false;
-    while ((*mine = is_there(fd, path)) && !locked) {
+    while ((*mine = lp_file_is_named(fd, path)) && !locked) {
         locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
         if (locked)
             continue; /* it may have gone before that */
@@ -69,7 +61,7 @@ void lp_lock_release(LpLock *l)
 {
     if (!l->path)
         return;
-    if (l->file.fd >= 0 && is_there(l->file.fd, l->path))
+    if (l->file.fd >= 0 && lp_file_is_named(l->file.fd, l->path))
         (void)unlink(l->path);
     lp_own_fd_close(&l->file);
     lp_free(l->path);
