@@ -2,6 +2,7 @@
 local codes = require("lupine.commands")
 local core = require("lupine.core")
 local project = require("lupine.commands.project")
+local tables = require("lupine.base.tables")
 local words = require("lupine.commands.words")
 
 local M = {}
@@ -49,7 +50,7 @@ local function prepare(_, rest)
       io.stderr:write(("lupine new: '%s' is there already; nothing is overwritten\n"):format(name))
       return codes.ERROR
     end
-    print(("%s: run.yaml model.lua data.lua spec/model_spec.lua README.md .gitignore"):format(name))
+    print(("%s: %s"):format(name, table.concat(tables.keys(project), " ")))
     print(("cd %s && lupine run run.yaml"):format(name))
     return codes.DONE
   end
