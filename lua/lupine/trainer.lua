@@ -139,15 +139,17 @@ end
 --- weights if there is one. Its numbers become those of `metrics`.
 --- error: ValueError without a loader
 ---@param loader? any
+---@param most? integer of its batches, all unless given
 ---@return table<string, number> "validation.loss", "validation.accuracy", …
-function Trainer:validate(loader)
+function Trainer:validate(loader, most)
   check.method(self, Trainer, "validate")
+  most = check.int(most, "validate: most", { nullable = true, min = 1 })
   if loader ~= nil then
     loader = self._engine:validation_loader(loader)
   end
   loader = loader or self._validation_loader
   errors.check(loader ~= nil, "ValueError", "Trainer: validate: there is no validation loader")
-  local numbers, others = validation.numbers(self, loader)
+  local numbers, others = validation.numbers(self, loader, most)
   events.tell(self, "on_validation", numbers, others)
   return numbers
 end

@@ -45,19 +45,6 @@ function Times:on_step()
   self.at[#self.at + 1] = core.host.clock()
 end
 
--- The first batch of a loader, as a loader.
-local function first_batch(loader)
-  local step = require("torch.utils.data.loop").iterate(loader, "dry run")
-  local done = false
-  return function()
-    if done then
-      return nil
-    end
-    done = true
-    return step()
-  end
-end
-
 local STEPS = 2
 
 -- Options of the Trainer, without what only means something over many steps.
@@ -117,7 +104,7 @@ local function tell_memory(config, trainer, path, say)
   say(("checkpoint  %s, read back and whole; %d are kept: %s of the disk"):format(bytes_text(size),
     kept, bytes_text(size * kept)))
   if config:get("mode") == "poptorch" then
-    say(objects.executor(trainer):report():summary())
+    say(trainer.executor:report():summary())
   end
 end
 
@@ -149,8 +136,7 @@ function M.run(config)
   errors.check(result.reason == "finished", "RuntimeError", "--dry-run: %s", result.why)
   tell_time(parts, times, say)
   if parts.validation then
-    local loader = objects.validation_batches(trainer, parts.validation)
-    local numbers = trainer:validate(first_batch(loader))
+    local numbers = trainer:validate(parts.validation, 1)
     say(("validation  a batch: loss %.5g"):format(numbers["validation.loss"]))
   end
   local path = trainer:save()

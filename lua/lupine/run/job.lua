@@ -88,7 +88,7 @@ local function conclude(self, run, result, say)
     save_weights(run, self.trainer)
   end
   if config:get("mode") == "poptorch" and config:get("logging.report") then
-    save_report(run, objects.executor(self.trainer))
+    save_report(run, self.trainer.executor)
   end
   run:note({ status = status, reason = result.reason, why = result.why, step = result.step,
     epoch = result.epoch, metrics = finite(result.metrics), ended = core.host.time() })

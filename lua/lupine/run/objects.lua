@@ -191,21 +191,6 @@ function M.parts(config)
   return o
 end
 
---- The model that trains on the simulated system (mode poptorch).
----@param trainer lupine.Trainer
----@return poptorch.PoplarExecutor
-function M.executor(trainer)
-  return trainer._engine.trainer
-end
-
---- What a loader gives the Trainer's mode: of a device, batches for whole calls.
----@param trainer lupine.Trainer
----@param loader any
----@return any
-function M.validation_batches(trainer, loader)
-  return trainer._engine:validation_loader(loader)
-end
-
 --- The checkpoints of a run, by the rule that its configuration has.
 ---@param config lupine.run.Config
 ---@param folder string

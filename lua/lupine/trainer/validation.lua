@@ -8,9 +8,9 @@ local random = require("torch.utils.data.random")
 
 local M = {}
 
-local function each(loader, fn)
+local function each(loader, fn, most)
   local step = loop.iterate(loader, "Trainer: a loader")
-  while true do
+  for _ = 1, most or math.maxinteger do
     local values = batch.next(step)
     if values.n == 0 then
       return
@@ -18,7 +18,6 @@ local function each(loader, fn)
     fn(values)
   end
 end
-M.each = each
 
 -- Until closed the model has the weights that are validated, and the engine's device
 -- belongs to inference. What is drawn meanwhile is not between the training's numbers.
@@ -46,9 +45,10 @@ end
 ---@param loader any
 ---@param prefix string
 ---@param averaged torch.optim.swa_utils.AveragedModel? whose weights are taken
+---@param most integer? batches, all unless given
 ---@return table<string, number>
 ---@return table<string, any>
-function M.run(trainer, loader, prefix, averaged)
+function M.run(trainer, loader, prefix, averaged, most)
   local _ <close> = aside(trainer, loader, averaged)
   local engine, measures = trainer._engine, trainer._validation_measures
   local numbers, others, sum, n = {}, {}, 0.0, 0
@@ -59,7 +59,7 @@ function M.run(trainer, loader, prefix, averaged)
     if r.loss then
       sum, n = sum + r.loss * r.samples, n + r.samples
     end
-  end)
+  end, most)
   errors.check(n > 0, "ValueError", "Trainer: validation: the loader gave no batch with a loss")
   numbers[prefix .. "loss"] = sum / n
   measures:compute(numbers, prefix, others)
@@ -70,10 +70,11 @@ end
 --- if there is one; the trainer's fields `metrics` and `tables` have them, too.
 ---@param trainer lupine.Trainer
 ---@param loader any
+---@param most integer?
 ---@return table<string, number>
 ---@return table<string, any>
-function M.numbers(trainer, loader)
-  local numbers, others = M.run(trainer, loader, "validation.", trainer.ema)
+function M.numbers(trainer, loader, most)
+  local numbers, others = M.run(trainer, loader, "validation.", trainer.ema, most)
   for name, value in pairs(numbers) do
     trainer.metrics[name] = value
   end

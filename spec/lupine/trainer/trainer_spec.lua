@@ -282,6 +282,18 @@ describe("the loop", function()
 end)
 
 describe("validation", function()
+  it("looks at so many batches", function()
+    local count = 0
+    local trainer = make({ metrics = { seen = function(output)
+      count = count + output:size(0)
+      return 0
+    end } })
+    trainer:validate(loader(21, 4), 2)
+    assert.equal(8, count)
+    trainer:validate(loader(21, 4))
+    assert.equal(29, count)
+  end)
+
   for _, mode in ipairs({ "eager", "compiled", "poptorch" }) do
     it("is the mean over samples, in eval mode, and draws nothing: " .. mode, function()
       local set, model = data(21), net()
@@ -457,6 +469,9 @@ describe("options", function()
     end
     refused("there is no validation loader", function()
       make({ train = train }):validate()
+    end)
+    refused("validate: most: expected int >= 1", function()
+      make({ train = train }):validate(train, 0)
     end)
     refused("the loader gave no batch", function()
       make({ train = {} }):fit()
