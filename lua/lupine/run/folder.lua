@@ -32,12 +32,23 @@ local function number_of(entry, name)
   return digits and #digits >= 3 and math.tointeger(tonumber(digits)) or nil
 end
 
-local function last_number(parent, name)
-  local last = 0
+--- Gives a folder its name, with the first number that is above all others'.
+--- error: OSError
+---@param new userdata of core.new_folder
+---@param parent string
+---@param name string
+---@return string path
+function M.settle(new, parent, name)
+  local number = 0
   for _, entry in ipairs((core.list_folder(parent))) do
-    last = math.max(last, number_of(entry, name) or 0)
+    number = math.max(number, number_of(entry, name) or 0)
   end
-  return last
+  local path
+  repeat
+    number = number + 1
+    path = ("%s/%s-%03d"):format(parent, name, number)
+  until new:rename(path)
+  return path
 end
 
 function Folder:init(path, facts)
@@ -69,12 +80,7 @@ function M.create(config, facts)
     core.write_text(new:path() .. "/git.diff", diff)
   end
   write_facts(new:path(), all)
-  for number = last_number(parent, name) + 1, math.maxinteger do
-    local path = ("%s/%s-%03d"):format(parent, name, number)
-    if new:rename(path) then
-      return Folder(path, all)
-    end
-  end
+  return Folder(M.settle(new, parent, name), all)
 end
 
 --- The folder of a run that is there.

@@ -168,6 +168,11 @@ describe("lupine sweep", function()
     sweep_file("parameters: {optimizer.args.lr: [0.3], data.batch_size: [8, 0]}")
     told("job%-002 %(optimizer.args.lr=0.3 data.batch_size=0%): command line: "
       .. "data.batch_size: expected an int >= 1, got '0'", "sweep sweep.yaml")
+    local run = files.read(folder .. "/run.yaml") .. "\nclip_grad_norm: 1\n"
+    files.write(folder .. "/clip.yaml", run)
+    told(("job%%-002 %%(.*mode=poptorch%%): clip.yaml:%d: clip_grad_norm: needs mode eager"):format(
+      select(2, run:gsub("\n", ""))),
+      "sweep sweep.yaml run=clip.yaml 'parameters={mode: [eager, poptorch]}'")
     told("unknown key 'data.batchsize' %(nearest: 'batch_size'", "sweep sweep.yaml "
       .. "parameters.data.batch_size=8 parameters.data.batchsize=3")
     told("no sweep's file is given", "sweep")

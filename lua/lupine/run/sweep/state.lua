@@ -68,19 +68,13 @@ function M.told(job)
   return table.concat(job.words, " ")
 end
 
--- Each job's configuration is read once before any begins; the first of the user's own
--- file, whose lines messages tell.
-local function check_jobs(sweep, run_file, jobs)
-  for i, job in ipairs(jobs) do
+-- Each job's configuration is read once before any begins: of the user's own file, whose
+-- lines messages tell.
+local function check_jobs(sweep, jobs)
+  for _, job in ipairs(jobs) do
     local words = table.move(sweep.set, 1, #sweep.set, 1, {})
     table.move(job.words, 1, #job.words, #words + 1, words)
-    local ok, e = pcall(config.read, i == 1 and sweep.run or run_file, words)
-    if not ok and errors.Exception:is(e) then
-      e.message = ("%s (%s): %s"):format(job.name, M.told(job), e.message:gsub(run_file, sweep.run))
-    end
-    if not ok then
-      error(e, 0)
-    end
+    errors.within(("%s (%s)"):format(job.name, M.told(job)), config.read, sweep.run, words)
   end
 end
 
@@ -159,21 +153,6 @@ function M.jobs(sweep)
   return list
 end
 
--- Gives a folder the first number that is above all others'.
-local function settle(new, parent, name)
-  local number = 0
-  for _, entry in ipairs((core.list_folder(parent))) do
-    local of = entry:sub(1, #name + 1) == name .. "-" and entry:match("^%d+$", #name + 2)
-    number = math.max(number, math.tointeger(tonumber(of or 0)) or 0)
-  end
-  local path
-  repeat
-    number = number + 1
-    path = ("%s/%s-%03d"):format(parent, name, number)
-  until new:rename(path)
-  return path
-end
-
 --- Makes the folder of a new sweep, when all its jobs can be read.
 --- errors: ConfigFileError, FileNotFoundError, OSError
 ---@param sweep table<string, any> of lua/lupine/run/sweep/config.lua, with a seed
@@ -184,11 +163,12 @@ function M.create(sweep)
   local new <close> = core.new_folder(sweep.folder)
   local run_file = new:path() .. "/" .. RUN_FILE
   core.write_text(run_file, frozen(sweep))
-  check_jobs(sweep, run_file, jobs)
+  check_jobs(sweep, jobs)
+  config.read(run_file, jobs[1].words)
   local facts = facts_of(sweep, jobs)
   sign(facts)
   write(new:path(), facts)
-  return Sweep(settle(new, sweep.folder, sweep.name), facts)
+  return Sweep(folder.settle(new, sweep.folder, sweep.name), facts)
 end
 
 local function all(list, holds)
