@@ -316,6 +316,11 @@ static bool sync_name(const char *path, int flags)
     return ok;
 }
 
+LpStatus lp_file_sync(const char *path, LpErr *e)
+{
+    return sync_name(path, O_RDONLY) ? LP_OK : lp_file_error(path, e);
+}
+
 static LpStatus commit(LpFileOut *o, LpErr *e)
 {
     bool ok = fclose(o->f) == 0;

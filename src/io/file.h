@@ -56,6 +56,9 @@ LpStatus lp_file_write(LpFileOut *o, const void *p, size_t n, LpErr *e);
  * it is on the disk; else it goes. */
 LpStatus lp_file_end(LpFileOut *o, LpStatus s, LpErr *e);
 
+/* What was written to the file is on the disk then. OSError. */
+LpStatus lp_file_sync(const char *path, LpErr *e);
+
 /* n elements of `size` bytes between the machine's order and that of a file
  * (big- or little-endian): both ways are the same. */
 void lp_file_order(void *p, int64_t n, size_t size, bool big);

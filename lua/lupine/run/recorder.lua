@@ -23,9 +23,14 @@ function Recorder:place(folder, say)
   self.folder, self.say = folder, say
 end
 
---- For checkpoints: how many rows there are.
+--- For checkpoints: how many rows there are, which the disk has before the checkpoint
+--- that counts on them.
+--- error: OSError
 ---@return {rows: integer}
 function Recorder:state_dict()
+  if self.records then
+    self.records:sync()
+  end
   return { rows = self.records and self.records.count or self.count }
 end
 

@@ -1,7 +1,7 @@
 --- Rows of metrics on the disk: JSONL, one object a line, and CSV. A row costs what it
 --- is long, whatever has been written; each is handed to the system when it is written,
 --- so that a killed process loses the row it was writing at most, and readers pass over
---- such a torn last line.
+--- such a torn last line; those before a checkpoint are on the disk with it.
 ---
 --- JSON has no NaN and no infinity: such a value is null. CSV has `nan`, `inf` and
 --- `-inf`, and nothing where a row has no value. A column that is new to the CSV makes
@@ -205,6 +205,13 @@ function Records:write(row)
   end
   append(self.csv, self.csv_path, row_line(self.names, row))
   self.count = self.count + 1
+end
+
+--- The rows so far are on the disk when this returns; the CSV is made of them again
+--- where a run goes on.
+--- error: OSError
+function Records:sync()
+  core.sync_file(self.jsonl_path)
 end
 
 --- The end of writing.

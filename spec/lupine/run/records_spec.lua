@@ -28,6 +28,33 @@ describe("rows of metrics", function()
     return files.read(folder .. "/" .. name)
   end
 
+  it("are on the disk before the checkpoint that counts on them", function()
+    local recorder = require("lupine.run.recorder")(false)
+    local calls, sync, new = {}, core.sync_file, core.new_folder
+    local _ <close> = setmetatable({}, { __close = function()
+      core.sync_file, core.new_folder = sync, new
+    end })
+    function core.sync_file(path)
+      calls[#calls + 1] = path .. select(2, text("metrics.jsonl"):gsub("\n", ""))
+      sync(path)
+    end
+    function core.new_folder(path)
+      calls[#calls + 1] = "checkpoint"
+      return new(path)
+    end
+    recorder:place(folder, print)
+    assert.same({ rows = 0 }, recorder:state_dict()) -- nothing is open yet
+    recorder:on_start({ step = 0 })
+    recorder:on_log(nil, { step = 1, loss = 0.5 })
+    recorder:on_log(nil, { step = 2, loss = 0.25 })
+    require("lupine.checkpoint").save(folder .. "/last", { recorder = recorder })
+    recorder:close()
+    assert.same({ folder .. "/metrics.jsonl2", "checkpoint" }, calls)
+    assert.has_error(function()
+      core.sync_file(folder .. "/nope")
+    end)
+  end)
+
   it("are JSON objects, one a line, and lines of a CSV", function()
     written({ { step = 1, epoch = 1, loss = 0.1, lr = 1e-4 },
       { step = 2, epoch = 1, loss = 2.5, lr = 1e-4 } })

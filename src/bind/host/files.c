@@ -366,6 +366,14 @@ static int write_text(lua_State *L)
     return 0;
 }
 
+/* (path): what was written to it is on the disk then */
+static int sync_file(lua_State *L)
+{
+    LpErr e = {0};
+    lp_must(L, lp_file_sync(lp_check_path(L, 1, "sync_file"), &e), &e);
+    return 0;
+}
+
 /* The bytes of a string or a tensor, on top. */
 static LpStatus write_part(lua_State *L, LpFileOut *o, LpErr *e)
 {
@@ -409,6 +417,7 @@ static const luaL_Reg functions[] = {
     {"make_folder", make_folder},
     {"read_within", read_within},
     {"write_text", write_text},
+    {"sync_file", sync_file},
     {"read_idx", read_idx},
     {"read_image", read_image},
     {"write_png", write_png},
