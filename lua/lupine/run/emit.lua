@@ -2,6 +2,13 @@
 --- back to the same values.
 local types = require("lupine.run.types")
 
+local function in_quotes(text)
+  return '"' .. text:gsub('[%c"\\]', function(c)
+    return c == '"' and '\\"' or c == "\\" and "\\\\" or c == "\n" and "\\n"
+      or ("\\x%02x"):format(c:byte())
+  end) .. '"'
+end
+
 -- A text that would be read as something else without quotes, or not at all.
 local function quoted(text)
   local plain = text:find("^[%a_./][%w_./ -]*$") and not text:find(" $") and not text:find("^%.")
@@ -10,11 +17,7 @@ local function quoted(text)
   if plain then
     return text
   end
-  local escaped = text:gsub('[%c"\\]', function(c)
-    return c == '"' and '\\"' or c == "\\" and "\\\\" or c == "\n" and "\\n"
-      or ("\\x%02x"):format(c:byte())
-  end)
-  return '"' .. escaped:gsub("%${", "$${") .. '"'
+  return in_quotes((text:gsub("%${", "$${")))
 end
 
 local function number(value)
@@ -66,7 +69,9 @@ function flow(value)
 end
 
 local function scalar(node)
-  if node.text == nil then
+  if node.written then
+    return in_quotes(node.written)
+  elseif node.text == nil then
     return flow(node.value)
   end
   local value = node.plain and types.guess(node)
@@ -123,7 +128,8 @@ local function add_row(lines, row, value, node, complete)
   elseif TREES[row.type] then
     block(lines, depth, head, node)
   else
-    add(lines, depth, ("%s %s"):format(head, typed(value, row)), node.at)
+    local text = node.written and scalar(node) or typed(value, row)
+    add(lines, depth, ("%s %s"):format(head, text), node.at)
   end
 end
 

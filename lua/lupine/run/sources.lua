@@ -222,6 +222,18 @@ local function find(root, path)
   return node
 end
 
+-- Names of variables whose values no file of a run shall have.
+local SECRETS = { "TOKEN", "SECRET", "PASSW", "PASSPHRASE", "CREDENTIAL", "AUTH", "KEY$" }
+
+local function is_secret(variable)
+  for _, pattern in ipairs(SECRETS) do
+    if variable:upper():find(pattern) then
+      return true
+    end
+  end
+  return false
+end
+
 local function environment(name, node)
   local variable, default = name:match("^env:([%w_]+)(.*)$")
   if not variable or default ~= "" and default:sub(1, 1) ~= "," then
@@ -232,8 +244,10 @@ local function environment(name, node)
     fail(node.at, "the environment has no variable %s; ${env:%s,default} needs none", variable,
       variable)
   end
+  local from = (" ($%s)"):format(variable) -- which what a run wrote says already
   return { kind = "scalar", text = value or default:sub(2), plain = true,
-    at = ("%s ($%s)"):format(node.at, variable) }
+    written = is_secret(variable) and ("${%s}"):format(name) or nil,
+    at = node.at:find(from, 1, true) and node.at or node.at .. from }
 end
 
 -- How many values one file may become: aliases of aliases make many out of few bytes.
@@ -254,6 +268,7 @@ local function referred(root, name, node, busy)
 end
 
 local function joined(root, node, busy)
+  local secret = false
   local text = node.text:gsub("%$(%$*){([^{}]*)}", function(more, name)
     if #more > 0 then
       return ("%s{%s}"):format(more, name) -- "$${a}" is the text "${a}"
@@ -263,9 +278,11 @@ local function joined(root, node, busy)
       fail(node.at, "${%s} is a %s; only a number or text can stand within a text", name,
         found.kind)
     end
+    secret = secret or found.written ~= nil
     return tostring(found.text or found.value)
   end)
-  return { kind = "scalar", text = text, plain = node.plain, at = node.at }
+  return { kind = "scalar", text = text, plain = node.plain, at = node.at,
+    written = secret and node.text or nil }
 end
 
 -- A node with its references replaced. `busy` are those on the way to it, and how many
@@ -297,7 +314,8 @@ function resolve(root, node, busy)
   return out
 end
 
---- The tree with each `${a.b}` and `${env:NAME}` replaced by what it names.
+--- The tree with each `${a.b}` and `${env:NAME}` replaced by what it names. What has a
+--- secret of the environment in it keeps how it was written, too: files of a run have that.
 --- error: ConfigFileError
 ---@param root table node
 ---@return table node

@@ -102,6 +102,35 @@ describe("a run file", function()
     refuses(BASE .. "name: a${model}\n", "run.yaml:5: %${model} is a map")
   end)
 
+  it("keeps secrets of the environment out of what it prints", function()
+    local getenv = os.getenv
+    local _ <close> = setmetatable({}, { __close = function()
+      rawset(os, "getenv", getenv)
+    end })
+    rawset(os, "getenv", function(name)
+      return ({ LUPINE_TOKEN = "tok-1", LUPINE_API_KEY = "k-2" })[name]
+    end)
+    local text = BASE .. "name: ${env:LUPINE_TOKEN}\n"
+      .. "weights: \"a-${env:LUPINE_API_KEY}-${name}-${env:LUPINE_DIR,d}.bin\"\n"
+      .. "folder: ${weights}\nscheduler: {class: X, args: {x: '${name}', y: '${env:KEYS,open}'}}\n"
+      .. "epochs: ${env:NUMBER_KEY,3}\n"
+    local first = read(text)
+    local out = first:yaml(true)
+    assert.is_nil(out:find("tok-1", 1, true) or out:find("k-2", 1, true))
+    for _, line in ipairs({ [[name: "${env:LUPINE_TOKEN}" ]],
+      [[weights: "a-${env:LUPINE_API_KEY}-${name}-${env:LUPINE_DIR,d}.bin" ]],
+      [[x: "${env:LUPINE_TOKEN}" ]], [[y: open ]], [[epochs: "${env:NUMBER_KEY,3}" ]] }) do
+      assert.matches(line, out, 1, true)
+    end
+    files.write(folder .. "/again.yaml", out)
+    local again = config.reread(folder .. "/again.yaml")
+    for _, key in ipairs({ "name", "weights", "folder", "scheduler", "epochs" }) do
+      assert.same(first:get(key), again:get(key))
+    end
+    assert.equal("a-k-2-tok-1-d.bin", again:get("folder"))
+    assert.equal(out, again:yaml(true))
+  end)
+
   it("may be JSON or a program", function()
     local json = '{"model": "a.b", "data": {"train": {"class": "c", '
       .. '"args": {"s": "\\ud83d\\ude80"}}},\n'
