@@ -224,6 +224,10 @@ function Trainer:objects()
   if is_stateful(o.loss) and (#o.loss:parameters() > 0 or #o.loss:buffers() > 0) then
     out.loss = o.loss
   end
+  for name, module in pairs({ model = self.model, ema = self.ema, swa = self.swa,
+    loss = is_stateful(o.loss) and o.loss or nil }) do
+    out[name .. "_buffers"] = checkpoint.buffers(module)
+  end
   for name, callback in pairs(events.objects(self)) do
     out[name] = callback
   end

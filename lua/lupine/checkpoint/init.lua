@@ -60,14 +60,52 @@ function Gradients:load_state_dict(state)
   end
 end
 
+local function check_module(module, where)
+  errors.check(type(module) == "table" and module.named_parameters, "TypeError",
+    "%s: expected a torch.nn.Module, got %s", where, check.describe(module))
+  return module
+end
+
 --- An object to save: the gradients of a module's parameters, where a checkpoint is made
 --- between backward passes that add to them.
 ---@param module torch.nn.Module
 ---@return table
 function M.gradients(module)
-  errors.check(type(module) == "table" and module.named_parameters, "TypeError",
-    "gradients: expected a torch.nn.Module, got %s", check.describe(module))
-  return Gradients(module)
+  return Gradients(check_module(module, "gradients"))
+end
+
+local Buffers = class.new("Buffers")
+
+function Buffers:init(module)
+  self.module = module
+end
+
+function Buffers:state_dict()
+  local out, saved = {}, self.module:state_dict()
+  for name, b in self.module:named_buffers() do
+    out[name] = saved[name] == nil and b or nil
+  end
+  return out
+end
+
+function Buffers:load_state_dict(state)
+  check.table(state, "buffers: load_state_dict: state_dict")
+  for name, b in pairs(self:state_dict()) do
+    errors.check(state[name], "KeyError", "buffers: load_state_dict: there is no '%s'", name)
+    errors.check(tostring(b.shape) == tostring(state[name].shape), "ValueError",
+      "buffers: load_state_dict: '%s': expected a tensor of shape %s, got %s", name,
+      tostring(b.shape), check.describe(state[name]))
+    b:detach():copy_(state[name])
+  end
+end
+
+--- An object to save: the buffers of a module that its state_dict leaves out (those that
+--- were registered as not persistent); nil if it has none.
+---@param module torch.nn.Module
+---@return table?
+function M.buffers(module)
+  local buffers = Buffers(check_module(module, "buffers"))
+  return next(buffers:state_dict()) and buffers or nil
 end
 
 -- ---- one checkpoint ------------------------------------------------------------------

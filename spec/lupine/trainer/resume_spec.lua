@@ -24,6 +24,28 @@ describe("a Trainer that is resumed", function()
     end)
   end
 
+  it("has the same bits with buffers that state_dict leaves out", function()
+    local plain = trainings.model
+    local _ <close> = setmetatable({}, { __close = function()
+      trainings.model = plain
+    end })
+    local Centred = torch.nn.Module:extend("Centred")
+    function Centred:init()
+      self.inner = plain()
+      self:register_buffer("mean", torch.zeros({ 3 }), { persistent = false })
+    end
+    function Centred:forward(x)
+      if self.training then
+        self.mean:mul_(0.9):add_(x:mean(0), { alpha = 0.1 })
+      end
+      return self.inner(x - self.mean)
+    end
+    trainings.model = Centred
+    for _, mode in ipairs(MODES) do
+      assert.same({}, trainings.faults(mode, { [6] = true }))
+    end
+  end)
+
   it("has the same order of validation, of a generator of its own", function()
     assert.same({}, trainings.faults("eager", { [8] = true }, { validation = function()
       local generator = torch.Generator()
