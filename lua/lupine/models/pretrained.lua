@@ -57,13 +57,15 @@ function M._config_of(cls, config)
 end
 
 --- Starting values: normal with the configuration's deviation, biases 0, and the row of a
---- padding index 0.
+--- padding index 0. A weight that two modules have is the first one's.
 ---@param self torch.nn.Module
 ---@param std number
 function M._start(self, std)
+  local started = {}
   for _, m in ipairs(self:modules()) do
-    if nn.Linear:is(m) or nn.Embedding:is(m) or m.is_conv1d then
+    if (nn.Linear:is(m) or nn.Embedding:is(m) or m.is_conv1d) and not started[m.weight] then
       init.normal_(m.weight, 0, std)
+      started[m.weight] = true
     end
     if m.bias and (nn.Linear:is(m) or m.is_conv1d) then
       init.zeros_(m.bias)
