@@ -5,6 +5,7 @@
 --- (top_p); Keskar et al. 2019 (repetition_penalty).
 local check = require("lupine.base.check")
 local errors = require("lupine.base.errors")
+local modes = require("lupine.base.modes")
 local torch = require("torch")
 
 local F = torch.nn.functional
@@ -178,16 +179,9 @@ function M.generate(self, input_ids, options)
     "TypeError", "generate: input_ids: expected a Tensor [batch, length], got %s",
     check.describe(input_ids))
   local o = options_of(self, options or {})
-  local training = self.training
-  self:eval()
-  local ok, result = pcall(torch.no_grad, function()
-    return run(self, input_ids:to(torch.int64), o)
-  end)
-  self:train(training)
-  if not ok then
-    error(result, 0)
-  end
-  return result
+  local _ <close> = modes.set({ self }, false)
+  local _ <close> = torch.no_grad()
+  return run(self, input_ids:to(torch.int64), o)
 end
 
 return M

@@ -14,6 +14,7 @@ local check = require("lupine.base.check")
 local core = require("lupine.core")
 local emitter = require("lupine.onnx.emitter")
 local errors = require("lupine.base.errors")
+local modes = require("lupine.base.modes")
 local proto = require("lupine.onnx.proto")
 local tables = require("lupine.base.tables")
 local tensors = require("lupine.onnx.tensors")
@@ -42,25 +43,6 @@ local function load_rules()
 end
 
 -- ---- the trace ---------------------------------------------------------------------
-
--- Every module is in the mode while `fn` runs, and in its own again afterwards.
-local function in_mode(module, training, fn)
-  local before = {}
-  for _, m in module:named_modules() do
-    before[m] = m.training
-  end
-  local results = table.pack(pcall(function()
-    module:train(training)
-    return fn()
-  end))
-  for m, mode in pairs(before) do
-    m.training = mode
-  end
-  if not results[1] then
-    error(results[2], 0)
-  end
-  return table.unpack(results, 2, results.n)
-end
 
 -- Names the nodes by the module that runs, and notes the blocks that they are in: a
 -- block is a stage, in the order of first appearance, on its IPU or that of its number.
@@ -147,6 +129,13 @@ local function trace(target, values)
     known[#known + 1] = traced and x.tensor or nil
   end
   return { step = tr:step(known), state = state, inputs = given, outputs = outputs }
+end
+
+-- Every module is in the mode meanwhile.
+local function trace_in_mode(target, args, training)
+  local _ <close> = target.module and modes.set({ target.module }, training)
+  local _ <close> = require("torch").set_grad_enabled(true)
+  return trace(target, args)
 end
 
 -- ---- the model ---------------------------------------------------------------------
@@ -428,12 +417,7 @@ local function export(fn, args, path, options)
   options = options or {}
   local o = check_options(options)
   load_rules()
-  local function traced()
-    local _ <close> = require("torch").set_grad_enabled(true)
-    return trace(target, args)
-  end
-  local model = model_of(target.module and in_mode(target.module, o.training, traced)
-    or not target.module and traced(), o)
+  local model = model_of(trace_in_mode(target, args, o.training), o)
   if path then
     proto.write(model, path, options.external and { external = options.external,
       threshold = options.threshold } or nil)

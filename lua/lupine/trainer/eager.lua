@@ -2,6 +2,7 @@
 local batch = require("lupine.trainer.batch")
 local errors = require("lupine.base.errors")
 local Host = require("lupine.trainer.host")
+local modes = require("lupine.base.modes")
 local tracing = require("lupine.training_step.tracing")
 
 ---@class lupine.trainer.Eager: lupine.trainer.Host
@@ -130,18 +131,8 @@ end
 
 -- fn(...) in eval mode, without gradients.
 local function evaluating(self, fn, ...)
-  local modes = {}
-  for _, root in ipairs({ self.model, type(self.loss) == "table" and self.loss or nil }) do
-    for _, module in ipairs(root:modules()) do
-      modes[module] = module.training
-    end
-    root:eval()
-  end
-  local _ <close> = setmetatable({}, { __close = function()
-    for module, training in pairs(modes) do
-      module.training = training
-    end
-  end })
+  local _ <close> = modes.set({ self.model, type(self.loss) == "table" and self.loss or nil },
+    false)
   local _ <close> = self:casting()
   local _ <close> = require("torch").no_grad()
   return fn(...)

@@ -5,6 +5,7 @@ local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local forward = require("lupine.session.forward")
 local memory = require("lupine.session.memory")
+local modes = require("lupine.base.modes")
 
 local M = {}
 
@@ -52,18 +53,11 @@ end
 
 -- eval() of all modules until the value is closed.
 local function evaluating(roots)
-  local were = {}
-  for _, root in ipairs(roots) do
-    for _, module in ipairs(root.module:modules()) do
-      were[module] = module.training
-    end
-    root.module:eval()
+  local list = {}
+  for i, root in ipairs(roots) do
+    list[i] = root.module
   end
-  return setmetatable({}, { __close = function()
-    for module, training in pairs(were) do
-      module.training = training
-    end
-  end })
+  return modes.set(list, false)
 end
 
 local function registered(roots)

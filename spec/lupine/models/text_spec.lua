@@ -194,6 +194,23 @@ describe("GPT-2", function()
     helper.near(compiled(table.unpack(flat)), want, { 1e-5, 1e-4 })
   end)
 
+  it("generates in eval mode, after which each module has its own again", function()
+    local model = made("GPT2LMHeadModel", GPT2):train()
+    model.transformer.wte:eval()
+    model.transformer.drop.p = 0.9
+    local want = model:generate(ids, { max_new_tokens = 4 })
+    assert.equal(want:tobytes(), model:generate(ids, { max_new_tokens = 4 }):tobytes())
+    assert.is_true(model.training and model.transformer.drop.training)
+    assert.is_false(model.transformer.wte.training)
+    model.forward = function()
+      error("stop", 0)
+    end
+    assert.has_error(function()
+      model:generate(ids)
+    end, "stop")
+    assert.is_true(model.training)
+  end)
+
   it("refuses what it cannot do", function()
     local model = made("GPT2LMHeadModel", GPT2)
     helper.refuses("TypeError", "unknown option 'max_new_token'.*'max_new_tokens'", model.generate,
@@ -209,6 +226,36 @@ describe("GPT-2", function()
       { hidden_act = "gelo" })
     helper.refuses("NotImplementedError", "absolute", models.BertModel,
       { position_embedding_type = "relative_key" })
+  end)
+end)
+
+-- The deviation of values, which are drawn around 0.
+local function deviation(t)
+  return t:detach():float():pow(2):mean():sqrt():item()
+end
+
+describe("starting values", function()
+  it("are normal with the configuration's deviation; biases and padding are 0", function()
+    torch.manual_seed(3)
+    local bert = models.BertForPreTraining({ vocab_size = 400, hidden_size = 64,
+      num_hidden_layers = 1, num_attention_heads = 2, intermediate_size = 128,
+      initializer_range = 0.05, pad_token_id = 3, type_vocab_size = 1 })
+    local gpt = models.GPT2LMHeadModel({ vocab_size = 400, n_positions = 64, n_embd = 64,
+      n_layer = 2, n_head = 2, initializer_range = 0.05 })
+    for _, model in ipairs({ bert, gpt }) do
+      for name, p in model:named_parameters() do
+        local norm = name:find("LayerNorm") or name:find("ln_")
+        local want = norm and 1 or name:find("c_proj.weight") and 0.05 / 2 or 0.05
+        if name:find("bias$") then
+          assert.equal(0, deviation(p), name)
+        elseif p:numel() > 1000 or norm then
+          assert.near(want, deviation(p), want * 0.1, name)
+        end
+      end
+    end
+    local words = bert.bert.embeddings.word_embeddings.weight
+    assert.equal(0, deviation(words[3]))
+    assert.is_true(deviation(words[0]) > 0.02)
   end)
 end)
 
