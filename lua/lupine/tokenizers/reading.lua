@@ -73,7 +73,10 @@ function M.field(object, name, kind, where, default)
     if default == nil then
       M.fail(where, "'%s' is missing", name)
     end
-    return not check.is_none(default) and default or default == false and false or nil
+    if check.is_none(default) then
+      return nil
+    end
+    return default
   end
   return of_kind(value, kind, where .. "." .. name)
 end

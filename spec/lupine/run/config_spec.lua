@@ -88,6 +88,19 @@ describe("a run file", function()
     assert.is_false(read(BASE .. "weights_strict: no\n"):get("weights_strict"))
   end)
 
+  it("reads truth values in all their spellings, and quotes what others read as one", function()
+    for value, words in pairs({ [true] = "true True TRUE yes Yes YES on On ON",
+      [false] = "false False FALSE no No NO off Off OFF" }) do
+      for word in words:gmatch("%a+") do
+        assert.equal(value, read(BASE .. "weights_strict: " .. word .. "\n"):get("weights_strict"))
+      end
+    end
+    for _, word in ipairs({ "yes", "no", "on", "Off" }) do
+      assert.matches('^name: "' .. word .. '"\n', read(BASE .. "name: " .. word .. "\n"):yaml())
+    end
+    refuses(BASE .. "weights_strict: y\n", "weights_strict: expected")
+  end)
+
   it("refers to its own values and to the environment", function()
     local c = read(BASE .. "name: run-${data.batch_size}-${env:LUPINE_NOT_THERE,x}\n" ..
       "epochs: ${seed}\nseed: 7\nfolder: $${HOME}\n")
@@ -157,6 +170,9 @@ describe("a run file", function()
     refuses("data: {batchsize: 3}\n",
       "run.yaml:1: unknown key 'data.batchsize' %(nearest: 'batch_size'%)")
     refuses(BASE .. "batch_size: 3\n", "unknown key 'batch_size' %(there is 'data.batch_size'%)")
+    refuses(BASE .. "mode: poptorch\naccumulation: 2\n",
+      "run.yaml:6: accumulation: with mode poptorch this is options.Training.gradientAccum")
+    refuses(BASE .. "mode: poptorch\nclip_grad_value: 2\n", "run.yaml:6: clip_grad_value: needs")
     refuses(BASE .. "epochs: 1.5\n", "run.yaml:5: epochs: expected an int >= 0, got '1.5'")
     refuses(BASE .. "epochs: '3'\n", "expected an int >= 0, got '3'")
     refuses(BASE .. "mode: eagr\n", "one of compiled, eager, poptorch %(nearest: 'eager'%), "
