@@ -5,6 +5,7 @@
 --- Pairs wait in a heap, by rank and place; one whose neighbours have changed meanwhile is
 --- passed over when it comes up. A word of n characters takes n log n steps.
 local check = require("lupine.base.check")
+local memo = require("lupine.tokenizers.memo")
 local reading = require("lupine.tokenizers.reading")
 
 local field = reading.field
@@ -12,7 +13,7 @@ local field = reading.field
 local Bpe = {}
 Bpe.__index = Bpe
 
-local MOST_KEPT, LONGEST_KEPT = 50000, 256
+local LONGEST_KEPT = 256
 
 -- The two tokens of a merge: "a b" or ["a", "b"].
 local function two(merge, where)
@@ -160,24 +161,16 @@ local function merge(self, ids)
   return out
 end
 
+local function ids_of(self, word)
+  local id = self.ignore_merges and self.vocab[word]
+  return id and { id } or merge(self, characters(self, word))
+end
+
 --- The ids of a word.
 ---@param word string
 ---@return integer[] the caller does not change it
 function Bpe:tokenize(word)
-  local kept = self.kept[word]
-  if kept then
-    return kept
-  end
-  local id = self.ignore_merges and self.vocab[word]
-  local ids = id and { id } or merge(self, characters(self, word))
-  if #word <= LONGEST_KEPT then
-    self.count = self.count + 1
-    if self.count > MOST_KEPT then
-      self.kept, self.count = {}, 1
-    end
-    self.kept[word] = ids
-  end
-  return ids
+  return self.ids(word)
 end
 
 --- The model of a description whose vocabulary is read already.
@@ -192,7 +185,7 @@ return function(d, vocab)
       check.describe(dropout))
   end
   local none = require("lupine.core").none
-  local self = setmetatable({ vocab = vocab, rank = {}, result = {}, kept = {}, count = 0,
+  local self = setmetatable({ vocab = vocab, rank = {}, result = {},
     prefix = field(d, "continuing_subword_prefix", "string", where, none),
     suffix = field(d, "end_of_word_suffix", "string", where, ""),
     fuse_unk = field(d, "fuse_unk", "boolean", where, false),
@@ -204,5 +197,8 @@ return function(d, vocab)
   end
   self.unk = unk and vocab[unk]
   read_merges(self, field(d, "merges", "array", where))
+  self.ids = memo(function(word)
+    return ids_of(self, word)
+  end, LONGEST_KEPT)
   return self
 end

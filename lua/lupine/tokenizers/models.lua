@@ -1,5 +1,6 @@
 --- The models of tokenizer.json, which make ids of words: WordPiece, WordLevel and BPE.
 local bpe = require("lupine.tokenizers.bpe")
+local memo = require("lupine.tokenizers.memo")
 local reading = require("lupine.tokenizers.reading")
 
 local field = reading.field
@@ -66,22 +67,11 @@ local function pieces(self, word)
   return ids
 end
 
-local MOST_KEPT = 50000
-
 --- The ids of a word.
 ---@param word string
 ---@return integer[] the caller does not change it
 function WordPiece:tokenize(word)
-  local ids = self.kept[word]
-  if not ids then
-    ids = pieces(self, word)
-    self.count = self.count + 1
-    if self.count > MOST_KEPT then
-      self.kept, self.count = {}, 1
-    end
-    self.kept[word] = ids
-  end
-  return ids
+  return self.ids(word)
 end
 
 function M.WordPiece(d, vocab)
@@ -89,10 +79,13 @@ function M.WordPiece(d, vocab)
   for token in next, vocab do
     widest = math.max(widest, utf8.len(token) or 1)
   end
-  return setmetatable({ vocab = vocab, unk = unknown_id(d, vocab), kept = {}, count = 0,
-    widest = widest,
+  local self = setmetatable({ vocab = vocab, unk = unknown_id(d, vocab), widest = widest,
     prefix = field(d, "continuing_subword_prefix", "string", "model", "##"),
     longest = field(d, "max_input_chars_per_word", "integer", "model", 100) }, WordPiece)
+  self.ids = memo(function(word)
+    return pieces(self, word)
+  end)
+  return self
 end
 
 -- The vocabulary, and tokens by id.

@@ -1,5 +1,6 @@
 --- What cuts a text into words: functions from a text to pieces by the names of
 --- tokenizer.json. The second argument says whether the text stands at the beginning of all.
+local memo = require("lupine.tokenizers.memo")
 local reading = require("lupine.tokenizers.reading")
 local unicode = require("lupine.tokenizers.unicode")
 
@@ -17,22 +18,12 @@ local function splitter(regex, behavior, invert)
   end
 end
 
--- Pieces as characters for bytes. Words come again and again: what they became is kept.
-local MOST_KEPT = 50000
+-- Pieces as characters for bytes.
 local function byte_characters()
-  local kept, count = {}, 0
+  local mapped = memo(unicode.to_characters)
   return function(pieces)
     for i, piece in ipairs(pieces) do
-      local mapped = kept[piece]
-      if not mapped then
-        mapped = unicode.to_characters(piece)
-        count = count + 1
-        if count > MOST_KEPT then
-          kept, count = {}, 1
-        end
-        kept[piece] = mapped
-      end
-      pieces[i] = mapped
+      pieces[i] = mapped(piece)
     end
     return pieces
   end

@@ -3,7 +3,11 @@
 local core = require("lupine.core")
 local files = require("spec.support.files")
 local helper = require("spec.helper")
+local memo = require("lupine.tokenizers.memo")
+local normalizers = require("lupine.tokenizers.normalizers")
+local pre_tokenizers = require("lupine.tokenizers.pre_tokenizers")
 local tokenizers = require("lupine").tokenizers
+local unicode = require("lupine.tokenizers.unicode")
 local torch = require("torch")
 
 local Tokenizer = tokenizers.Tokenizer
@@ -152,6 +156,66 @@ describe("a long text", function()
       assert.is_true(#t:encode(("x"):rep(20000), { add_special_tokens = false }) >= 1)
       assert.is_true(os.clock() - start < 3)
     end
+  end)
+end)
+
+describe("what a word became", function()
+  it("is kept, of so many words of so many bytes", function()
+    local calls = 0
+    local f = memo(function(word)
+      calls = calls + 1
+      return { word }
+    end, 5)
+    assert.equal(f("abcde"), f("abcde"))
+    assert.equal(1, calls)
+    assert.same({ "abcdef" }, f("abcdef"))
+    assert.same({ "abcdef" }, f("abcdef"))
+    assert.equal(3, calls)
+    for i = 1, 49999 do
+      f(tostring(i))
+    end
+    f("abcde")
+    assert.equal(50002, calls)
+    f("x") -- makes room
+    f("abcde")
+    assert.equal(50004, calls)
+  end)
+end)
+
+describe("parts of a file", function()
+  it("have the originals' defaults", function()
+    local function normalized(d, text)
+      d.type = "BertNormalizer"
+      return (normalizers.make(d)(text))
+    end
+    assert.equal("e a 中 b", (normalized({}, "É\1 a中b"):gsub(" +", " ")))
+    assert.equal("É a 中 b", (normalized({ lowercase = false }, "É\1 a中b"):gsub(" +", " ")))
+    assert.equal("é a中b", normalized({ handle_chinese_chars = false, strip_accents = false },
+      "É\1 a中b"))
+    assert.equal("abc", normalized({}, "ABC"))
+    assert.equal("ABC", normalized({ lowercase = false }, "ABC"))
+  end)
+
+  it("put Metaspace's mark before the first piece of a text alone", function()
+    local first = pre_tokenizers.make({ type = "Sequence", pretokenizers = {
+      { type = "Split", pattern = { String = "-" }, behavior = "Isolated" },
+      { type = "Metaspace", replacement = "_", prepend_scheme = "first", split = false } } })
+    assert.same({ "_a_b", "-", "c" }, first("a b-c", true))
+    assert.same({ "a_b", "-", "c" }, first("a b-c", false))
+  end)
+end)
+
+describe("bytes that are no text", function()
+  it("become U+FFFD once for each longest beginning of a character", function()
+    for bytes, count in pairs({ ["\xe0\x80\x80"] = 3, ["\xf0\x90\x80"] = 1, ["\xed\xa0\x80"] = 3,
+      ["\xc3"] = 1, ["\xe2\x82"] = 1, ["\xf4\x90\x80\x80"] = 4, ["\xc0\x80"] = 2,
+      ["\xe2\x28\xa1"] = 2, ["\xf0\x9f\xff"] = 2, ["\xe2\x82\xc3"] = 2, ["\xf5"] = 1 }) do
+      local got, n = unicode.lossy("a" .. bytes .. "b"):gsub("\u{FFFD}", "")
+      assert.equal(count, n, bytes)
+      assert.matches("^a.?b$", got) -- what is a character by itself stays
+    end
+    assert.equal("aé€😀", unicode.lossy("aé€😀"))
+    assert.equal("é€😀\u{FFFD}", unicode.lossy("é€😀\xff"))
   end)
 end)
 
