@@ -176,6 +176,8 @@ describe("lupine sweep", function()
     told("unknown key 'data.batchsize' %(nearest: 'batch_size'", "sweep sweep.yaml "
       .. "parameters.data.batch_size=8 parameters.data.batchsize=3")
     told("no sweep's file is given", "sweep")
+    told("parameters: expected a mapping of the run file's keys", "sweep sweep.yaml parameters=3")
+    told("set: expected a mapping of the run file's keys", "sweep sweep.yaml set=3")
     told("the sweep's file comes first", "sweep jobs=3")
     told("cannot read 'nope.yaml'", "sweep nope.yaml")
     told("%-%-jobs: expected an int from 1 to 1024, got 'x'", "sweep sweep.yaml --jobs x")

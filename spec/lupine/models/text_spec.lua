@@ -222,6 +222,8 @@ describe("GPT-2", function()
       { n_layers = 3 })
     helper.refuses("ValueError", "no multiple of n_head", models.GPT2Model,
       { n_embd = 10, n_head = 3 })
+    helper.refuses("NotImplementedError", "reorder_and_upcast_attn: expected false",
+      models.GPT2Model, { reorder_and_upcast_attn = true })
     helper.refuses("ValueError", "unknown activation 'gelo'. Allowed: gelu", models.BertModel,
       { hidden_act = "gelo" })
     helper.refuses("NotImplementedError", "absolute", models.BertModel,
@@ -303,6 +305,9 @@ describe("checkpoints", function()
       assert.equal(3, task.classifier.out_features)
     end)
     assert.matches("no weights for classifier.weight, classifier.bias: they start at random", log)
+    assert.is_nil(log:find("cls.", 1, true)) -- the heads of pre-training are not missed
+    assert.same({}, models.BertForSequenceClassification(BERT):load_state_dict(state,
+      { strict = false }).unexpected_keys)
     assert.equal(2, models.BertForSequenceClassification:from_pretrained(folder,
       { num_labels = 2 }).classifier.out_features)
   end)

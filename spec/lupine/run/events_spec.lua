@@ -33,6 +33,29 @@ describe("event files", function()
       hex(events.record(events.version(1.0))))
   end)
 
+  it("are read in the order of their names, and have all numbers of a row", function()
+    local folder = files.folder(true)
+    finally(function()
+      files.remove(folder)
+    end)
+    local texts, names = {}, {}
+    for k = 1, 3 do
+      local e = events.Events(folder, k == 3 and 7 or nil)
+      e:write({ step = k, epoch = 1, loss = 0.5, time = 9.0, note = "text", ["a.b.c"] = 2.0 })
+      e:close()
+      names[k] = e.path:match("[^/]+$")
+      texts[k] = files.read(e.path)
+    end
+    assert.is_true(names[1] < names[2] and names[2] < names[3])
+    local time = names[1]:match("^events.out.tfevents.(%d%d%d%d%d%d%d%d%d%d)%.")
+    assert.is_true(math.abs(tonumber(time) - os.time()) < 30)
+    local row = events.record(events.scalars(9.0, 2, { epoch = 1, loss = 0.5, ["a/b/c"] = 2.0 }))
+    assert.equal(row, texts[2]:sub(-#row))
+    assert.equal(#events.record(events.version(1.0)) + #row, #texts[2])
+    local start = events.record(events.start(1.0, 8))
+    assert.equal(#texts[2] + #start, #texts[3])
+  end)
+
   it("are read by TensorBoard", function()
     local python = os.getenv("LUPINE_TENSORBOARD_PYTHON") or "python3"
     if select(3, program.shell(python .. " -c 'import tensorboard'")) ~= 0 then
