@@ -27,8 +27,32 @@ local function built(name, options)
 end
 
 describe("torchvision.models", function()
-  it("has the entries, shapes and sizes of the originals", function()
-    local count = 0
+  -- 1e9 multiply-adds of a picture of the size that the weights were made for, as the table
+  -- of torchvision's page of models has them (its column GFLOPS): strides, dilations and
+  -- groups, which no shape of a weight tells.
+  local WORK = { [224] = [[convnext_base 15.36 convnext_large 34.36 convnext_small 8.68
+    convnext_tiny 4.46 efficientnet_b0 0.39 mobilenet_v2 0.30 mobilenet_v3_large 0.22
+    mobilenet_v3_small 0.06 resnet18 1.81 resnet34 3.66 resnet50 4.09 resnet101 7.80
+    resnet152 11.51 resnext50_32x4d 4.23 resnext101_32x8d 16.41 resnext101_64x4d 15.46
+    wide_resnet50_2 11.40 wide_resnet101_2 22.75 vgg11 7.61 vgg11_bn 7.61 vgg13 11.31
+    vgg13_bn 11.31 vgg16 15.47 vgg16_bn 15.47 vgg19 19.63 vgg19_bn 19.63 vit_b_16 17.56
+    vit_b_32 4.41 vit_l_16 61.55 vit_l_32 15.38 vit_h_14 167.30]], [240] = "efficientnet_b1 0.69",
+    [288] = "efficientnet_b2 1.09", [300] = "efficientnet_b3 1.83", [380] = "efficientnet_b4 4.39",
+    [456] = "efficientnet_b5 10.27", [528] = "efficientnet_b6 19.07",
+    [600] = "efficientnet_b7 37.75", [384] = "efficientnet_v2_s 8.37",
+    [480] = "efficientnet_v2_m 24.58 efficientnet_v2_l 56.08" }
+
+  local function work(model, size)
+    return lupine.summary(model, { torch.empty({ 1, 3, size, size }) }).total_mult_adds / 1e9
+  end
+
+  it("has the entries, shapes, sizes and work of the originals", function()
+    local count, size_of, works = 0, {}, {}
+    for size, list in pairs(WORK) do
+      for name, number in list:gmatch("(%S+) (%S+)") do
+        size_of[name], works[name] = size, tonumber(number)
+      end
+    end
     for name, want in pairs(facts) do
       local model = formula.unfilled(models.get_model_builder(name))
       local lines, size = {}, 0
@@ -40,6 +64,7 @@ describe("torchvision.models", function()
       end
       assert.same({ name, want.entries, want.parameters, want.hash },
         { name, #lines, size, formula.fnv(table.concat(lines)) })
+      assert.near(works[name], work(model:eval(), size_of[name]), 0.0056)
       count = count + 1
     end
     assert.equal(41, count)
@@ -106,6 +131,8 @@ describe("a model", function()
     local vit = models.vit_b_32({ image_size = 32, num_classes = 3 })
     assert.equal(0, vit.heads.head.weight:abs():max():item())
     local block = models.convnext.CNBlock(4, 1e-6, 0.1)
+    local biases = vit.encoder.layers[1].mlp[1].bias
+    assert.is_true(math.abs(biases:std():item() / 1e-6 - 1) < 0.1)
     helper.near(block.layer_scale, torch.full({ 4, 1, 1 }, 1e-6), { 1e-12, 1e-6 })
   end)
 
