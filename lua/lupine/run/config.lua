@@ -241,5 +241,4 @@ end
 
 M.schema = schema
 M.rows = by_name
-M.Config = Config
 return M

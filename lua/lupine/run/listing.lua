@@ -248,5 +248,4 @@ function M.of_words(words, parent)
   return out
 end
 
-M.Entry = Entry
 return M

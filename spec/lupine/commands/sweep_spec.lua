@@ -159,6 +159,15 @@ describe("a sweep", function()
 end)
 
 describe("lupine sweep", function()
+  it("tells of jobs that have no value of the metric", function()
+    sweep_file("metric: validation.nothing\nparameters: {optimizer.args.lr: [0.3, 0.1]}")
+    local out, err = lupine("sweep sweep.yaml")
+    for job = 1, 2 do
+      assert.matches(("job%%-00%d has no value of 'validation.nothing'; it has loss, lr, "
+        .. "samples_per_second, train.loss, validation.loss\n"):format(job), out, 1, false, err)
+    end
+  end)
+
   it("refuses what is wrong before any job begins", function()
     local function told(message, words)
       local _, err, code = lupine(words)

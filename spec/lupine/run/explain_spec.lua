@@ -3,6 +3,7 @@
 local config = require("lupine.run.config")
 local explain = require("lupine.run.explain")
 local files = require("spec.support.files")
+local helper = require("spec.helper")
 local schema = require("lupine.run.schema")
 
 describe("the keys of run files", function()
@@ -24,6 +25,21 @@ describe("the keys of run files", function()
         assert.is_true(#line <= 92 or not line:find("^      "), line) -- a name can be longer
       end
     end
+  end)
+
+  it("are poptorch's options, too: all of them, a group, or one", function()
+    local all, group = explain.key("options"), explain.key("options.Training")
+    local name = "options.Training.gradientAccumulation"
+    local one = explain.key(name)
+    assert.matches("  options.deviceIterations%(", all)
+    assert.matches("  options.Training.gradientAccumulation%(", all)
+    assert.is_nil(group:find("deviceIterations", 1, true))
+    assert.matches("  options.Training.gradientAccumulation%(", group)
+    assert.matches("  options.Training.accumulationAndReplicationReductionType%(", group)
+    assert.matches("^  options.Training.gradientAccumulation%(", one)
+    assert.equal(1, select(2, one:gsub("\n  %w[%w.]*%(", "")) + 1)
+    helper.refuses("ConfigFileError", ("poptorch has no '%s' %%(nearest: '%s'%%)"):format(
+      name:sub(1, -2), name), explain.key, name:sub(1, -2))
   end)
 
   it("are those of the page's example", function()

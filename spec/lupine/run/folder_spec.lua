@@ -118,6 +118,27 @@ describe("a folder of a run", function()
     assert.matches("\n%-one\n%+two\n", files.read(second .. "/git.diff"))
   end)
 
+  it("tells nothing of a tree that has the same changes still", function()
+    local script = program.temporary(([[
+      local folder = require("lupine.run.folder")
+      local config = require("lupine.run.config")
+      local c = config.of_table({ model = "a.b", data = { train = "c" }, folder = %q })
+      folder.create(c)
+      local began = folder.open(%q)
+      began:note({ pid = 1 << 30 })
+      began:claim({})
+    ]]):format(parent, parent .. "/run-001"))
+    local host = io.popen("realpath " .. program.host):read("l")
+    local tree = files.folder()
+    local out, err, code = program.shell(([[cd %s && export HOME=$PWD && git init -q . &&
+      git config user.email a@b && git config user.name a && echo one > file && git add file &&
+      git commit -qm one && echo two > file && %s %s]]):format(tree, host, script))
+    os.remove(script)
+    files.remove(tree)
+    assert.same({ "", "", 0 }, { out, err, code })
+    assert.is_nil(io.open(parent .. "/run-001/git-2.diff"))
+  end)
+
   it("tells when a run goes on with other code", function()
     local create_one = program.temporary(([[
       local config = require("lupine.run.config")

@@ -55,6 +55,36 @@ describe("rows of metrics", function()
     end)
   end)
 
+  it("go to event files that begin where a checkpoint was made", function()
+    local function write(state, step)
+      local recorder = require("lupine.run.recorder")(true)
+      recorder:place(folder, print)
+      if state then
+        recorder:load_state_dict(state)
+      end
+      recorder:on_start({ step = step })
+      recorder:on_log(nil, { step = step + 1, loss = 0.5 })
+      local rows = recorder:state_dict()
+      recorder:close()
+      return rows
+    end
+    local rows = write(nil, 0)
+    assert.same({ rows = 1 }, rows)
+    assert.same({ rows = 2 }, write(rows, 4))
+    local texts = {}
+    for _, name in ipairs(select(2, core.list_folder(folder))) do
+      texts[#texts + 1] = name:find("^events") and text(name) or nil
+    end
+    table.sort(texts, function(a, b)
+      return #a < #b
+    end)
+    assert.equal(2, #texts)
+    local events = require("lupine.run.events")
+    local start = #events.record(events.start(1.0, 5))
+    assert.equal(#texts[1] + start, #texts[2])
+    assert.is_truthy(texts[2]:find(events.start(1.0, 5):sub(10), 1, true)) -- behind the time
+  end)
+
   it("are JSON objects, one a line, and lines of a CSV", function()
     written({ { step = 1, epoch = 1, loss = 0.1, lr = 1e-4 },
       { step = 2, epoch = 1, loss = 2.5, lr = 1e-4 } })

@@ -196,6 +196,18 @@ describe("parts of a file", function()
     assert.equal("ABC", normalized({ lowercase = false }, "ABC"))
   end)
 
+  it("lie within each other so deep and no deeper", function()
+    local function nested(depth)
+      local d = { type = "Lowercase" }
+      for _ = 1, depth do
+        d = { type = "Sequence", normalizers = { d } }
+      end
+      return d
+    end
+    assert.equal("a", (normalizers.make(nested(8))("A")))
+    helper.refuses("ValueError", "nested more than %d+ deep", normalizers.make, nested(500))
+  end)
+
   it("put Metaspace's mark before the first piece of a text alone", function()
     local first = pre_tokenizers.make({ type = "Sequence", pretokenizers = {
       { type = "Split", pattern = { String = "-" }, behavior = "Isolated" },

@@ -1,5 +1,6 @@
 -- What a Trainer does at its edges: where nothing is due, nothing was trained, a value is
 -- no tensor, or a loader has no state.
+local batch = require("lupine.trainer.batch")
 local lupine = require("lupine")
 local Measures = require("lupine.trainer.measures")
 local tables = require("lupine.base.tables")
@@ -93,7 +94,71 @@ describe("a Trainer", function()
   end)
 end)
 
+describe("a batch", function()
+  local x, y = torch.ones({ 2, 3 }), torch.zeros({ 2 })
+  local two, one = torch.tensor(2.0), torch.tensor({ 1.0 })
+
+  it("has as many samples as its first tensor has rows", function()
+    assert.equal(2, batch.samples({ n = 2, x, one }))
+    assert.equal(1, batch.samples({ n = 2, two, x }))
+    assert.equal(2, batch.samples({ n = 1, { mask = { 3, x }, other = one } }))
+    assert.equal(1, batch.samples({ n = 1, { a = "text", b = one, c = x } }))
+    assert.equal(0, batch.samples({ n = 1, "text" }))
+  end)
+
+  it("is a list of values, or they are given one by one", function()
+    local function next_of(...)
+      local values = table.pack(...)
+      local got = batch.next(function()
+        return table.unpack(values, 1, values.n)
+      end)
+      return got.n, got[1], got[2]
+    end
+    assert.same({ 0 }, { next_of() })
+    assert.same({ 2, x, y }, { next_of({ x, y }) })
+    assert.same({ 2, x, y }, { next_of(x, y) })
+    assert.same({ 1, x }, { next_of(x) })
+  end)
+
+  it("gives metrics the output and the target that are meant", function()
+    assert.equal(x, batch.output({ n = 2, two, x }, two))
+    assert.equal(two, batch.output({ n = 2, two, x }, nil))
+    assert.equal(y, batch.output({ n = 1, { logits = y, output = x } }))
+    assert.equal(x, batch.output({ n = 1, { prediction = y, out = x } }))
+    assert.equal(y, batch.output({ n = 2, { loss = x }, { { y } } }))
+    assert.is_nil(batch.output({ n = 1, two }, two))
+    local none = { _targets = {} }
+    assert.equal(y, batch.target(none, { n = 2, x, y }))
+    assert.is_nil(batch.target(none, { n = 1, x }))
+    assert.equal(y, batch.target(none, { n = 1, { x = x, target = y } }))
+    assert.equal(x, batch.target(none, { n = 2, y, { y = y, labels = x } }))
+    assert.is_nil(batch.target(none, { n = 2, y, { other = x } }))
+  end)
+
+  it("has the loss that forward returned", function()
+    assert.equal(one, batch.loss({ n = 3, two, x, one }))
+    assert.equal(two, batch.loss({ n = 2, { loss = two }, x }))
+    assert.is_nil(batch.loss({ n = 2, x, torch.tensor(3) }))
+    assert.equal(2, batch.number(two))
+    assert.equal(1.5, batch.number(torch.tensor({ 1.0, 2.0 })))
+    assert.equal(3, batch.number({ a = two, b = one }))
+    assert.equal(7, batch.number(7))
+    assert.is_nil(batch.number("text"))
+    assert.is_nil(batch.number({}))
+  end)
+end)
+
 describe("measures", function()
+  it("give functions the output, then the target, and weigh by samples", function()
+    local m, numbers = Measures({ first = function(output, target)
+      return output[0]:item() - target[0]:item()
+    end }), {}
+    m:update(torch.tensor({ 5.0, 1.0, 1.0 }), torch.tensor({ 2.0 }))
+    m:update(torch.tensor({ 8.0 }), torch.tensor({ 1.0 }))
+    m:compute(numbers, "")
+    assert.equal((3 * 3 + 7) / 4, numbers.first)
+  end)
+
   it("have nothing to tell before the first batch of an epoch", function()
     local m, numbers, others = Measures({ "accuracy", "confusion" }), {}, {}
     m:compute(numbers, "", others)
