@@ -7,12 +7,11 @@ local torch = require("torch")
 -- be left over.
 local function sweep(fn)
   fn() -- caches fill
-  local kinds = {}
+  collectgarbage()
+  collectgarbage()
+  local kinds, before = {}, core.mem_live()
   for i = 2, 81 do -- each alone, then with all after it
     local n, lasting = i // 2, i % 2 == 1
-    collectgarbage()
-    collectgarbage()
-    local before = core.mem_live()
     core.mem_fail_at(n, lasting)
     do
       local ok, e = pcall(fn)
@@ -21,9 +20,12 @@ local function sweep(fn)
         kinds[e.type or tostring(e)] = true
       end
     end
-    collectgarbage()
-    collectgarbage()
     local after = core.mem_live()
+    if after > before then
+      collectgarbage()
+      collectgarbage()
+      after = core.mem_live()
+    end
     if after > before then
       error(("allocation %d: %d blocks are left"):format(n, after - before))
     end
