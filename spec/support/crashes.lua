@@ -86,10 +86,13 @@ function M.save(command, root, steps, keep)
   return last, err, code
 end
 
+-- The search for leaks of sanitizers cannot work where another process looks on.
+local STRACE = "strace -f -E ASAN_OPTIONS=detect_leaks=0 -o "
+
 --- The system calls of a save as {name, number among those of its name}, in order.
 function M.calls(root)
   local path = os.tmpname()
-  M.save("strace -f -o " .. path, root, 1, 2)
+  M.save(STRACE .. path, root, 1, 2)
   local list, count, inside = {}, {}, false
   for line in io.lines(path) do
     local name = line:match("^%d+ +([%w_]+)%(")
@@ -125,8 +128,8 @@ end
 function M.strike(root, call, failure, before)
   local path = copy_of(root)
   local how = failure and "error=" .. failure or "signal=KILL"
-  local last, err, code = M.save(("strace -f -o /dev/null -e trace=%s -e inject=%s:%s:when=%d")
-    :format(call[1], call[1], how, call[2]), path, 1, 2)
+  local last, err, code = M.save(("%s/dev/null -e trace=%s -e inject=%s:%s:when=%d"):format(STRACE,
+    call[1], call[1], how, call[2]), path, 1, 2)
   local wrong = M.wrong(path, math.max(last, before))
   if not wrong and failure and code ~= 0 and not err:find("Error", 1, true) then
     wrong = "no clear error: " .. err

@@ -63,9 +63,9 @@ end
 local function names_of(entries)
   local all = {}
   for _, entry in ipairs(entries) do
-    local why = entry:damage()
+    local rows, why = entry:rows()
     errors.check(not why, "ValueError", "%s", why)
-    table.move(entry:rows(), 1, #entry:rows(), #all + 1, all)
+    table.move(rows, 1, #rows, #all + 1, all)
   end
   return scores.names(all)
 end

@@ -94,8 +94,8 @@ function M.read(word)
   end }
 end
 
--- Refuses a key that no run has.
-local function check_key(entries, key, word)
+-- Names that runs have; the key is none of them.
+local function names_of(entries)
   local names, known = {}, {}
   local function add(name)
     if not known[name] then
@@ -115,8 +115,20 @@ local function check_key(entries, key, word)
       end
     end
   end
-  errors.check(known[key], "ValueError", "%s: no run has '%s'%s; allowed are keys of the run file, "
-    .. "metrics, status, name, step, age", word, key, check.nearest(key, names))
+  return names
+end
+
+-- Refuses a key that no run has.
+local function check_key(entries, key, word)
+  local known = FACTS[key] ~= nil
+  for _, entry in ipairs(entries) do
+    known = known or entry:config()[key] ~= nil or #entry:rows(key) > 0
+  end
+  if known then
+    return
+  end
+  errors.raise("ValueError", "%s: no run has '%s'%s; allowed are keys of the run file, "
+    .. "metrics, status, name, step, age", word, key, check.nearest(key, names_of(entries)))
 end
 
 --- The entries for which all conditions hold.

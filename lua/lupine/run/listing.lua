@@ -22,6 +22,7 @@ local Entry = class.new("Entry")
 
 function Entry:init(run, name)
   self.run, self.path, self.facts, self.name = run, run.path, run.facts, name
+  self._rows = {}
 end
 
 -- ---- what one says -----------------------------------------------------------------------
@@ -34,26 +35,20 @@ function Entry:status()
 end
 
 --- Its rows of metrics.
+---@param name? string only those that have it, which are sooner read
 ---@return table[]
-function Entry:rows()
-  if not self._rows then
-    self._rows, self._damage = scores.rows(self.path)
-  end
-  return self._rows
-end
-
---- Why its rows cannot be read; nil: they can.
----@return string?
-function Entry:damage()
-  self:rows()
-  return self._damage
+---@return string? damage why they cannot be read
+function Entry:rows(name)
+  local key = name or false
+  self._rows[key] = self._rows[key] or table.pack(scores.rows(self.path, name))
+  return table.unpack(self._rows[key], 1, 2)
 end
 
 --- The last value of a metric.
 ---@param name string
 ---@return number?
 function Entry:last(name)
-  local rows = self:rows()
+  local rows = self:rows(name)
   for i = #rows, 1, -1 do
     if type(rows[i][name]) == "number" then
       return rows[i][name]
@@ -133,7 +128,7 @@ end
 ---@param mode "min"|"max"
 ---@return number?
 function Entry:best(metric, mode)
-  return (scores.best(self:rows(), metric, mode))
+  return (scores.best(self:rows(metric), metric, mode))
 end
 
 -- ---- lists -------------------------------------------------------------------------------

@@ -52,20 +52,28 @@ local function json_of(row)
   return core.json_encode(out) .. "\n"
 end
 
+local function row_of(line, path, number)
+  local ok, row = pcall(core.json_decode, line, path)
+  errors.check(ok and type(row) == "table", "ValueError", "%s:%d: this is no row of metrics",
+    path, number)
+  for key, value in pairs(row) do
+    row[key] = value ~= core.none and value or nil
+  end
+  return row
+end
+
 --- The rows of a JSONL file that is there, in its order; a last line that is torn is
 --- none. A value that is null is absent.
 ---@param path string
+---@param name? string only rows that have it: most of a long file is passed over
 ---@return table[]
-function M.read(path)
-  local rows = {}
+function M.read(path, name)
+  local rows, number, key = {}, 0, name and core.json_encode(name)
   for line in read_all(path):gmatch("([^\n]*)\n") do
-    local ok, row = pcall(core.json_decode, line, path)
-    errors.check(ok and type(row) == "table", "ValueError", "%s:%d: this is no row of metrics",
-      path, #rows + 1)
-    for key, value in pairs(row) do
-      row[key] = value ~= core.none and value or nil
+    number = number + 1
+    if not key or line:find(key, 1, true) then
+      rows[#rows + 1] = row_of(line, path, number)
     end
-    rows[#rows + 1] = row
   end
   return rows
 end

@@ -2,8 +2,10 @@
 -- here and on runs that were trained.
 local core = require("lupine.core")
 local files = require("spec.support.files")
+local helper = require("spec.helper")
 local program = require("spec.support.program")
 local provenance = require("lupine.run.provenance")
+local records = require("lupine.run.records")
 local runs = require("spec.support.runs")
 
 local folder
@@ -131,6 +133,26 @@ describe("the list of runs", function()
       list[1].config["data.shuffle"] })
     assert.equal("died", list[3].status)
     assert.same({}, { table.unpack(core.json_decode((lupine("runs --json status=none")))) })
+  end)
+
+  it("takes conditions where there is no run", function()
+    local out, err, code = lupine("runs --folder none status=failed")
+    assert.same({ "no run in 'none' meets the conditions\n", "", 0 }, { out, err, code })
+  end)
+
+  it("reads the rows that it tells of, and no others", function()
+    files.write(folder .. "/runs/a-001/metrics.jsonl", '{"step":1,"validation.loss":0.25}\n'
+      .. '{"step": 2, "validation.loss": 0.125}\n{"step":3,"loss":0.5}\n'
+      .. '{"step":4,"other":0.5\n')
+    local path = folder .. "/runs/a-001/metrics.jsonl"
+    local rows = records.read(path, "validation.loss")
+    assert.same({ { step = 1, ["validation.loss"] = 0.25 },
+      { step = 2, ["validation.loss"] = 0.125 } }, rows)
+    assert.same({ { step = 3, loss = 0.5 } }, records.read(path, "loss"))
+    assert.same({}, records.read(path, "validation"))
+    helper.refuses("ValueError", "metrics.jsonl:4: this is no row", records.read, path, "other")
+    helper.refuses("ValueError", "metrics.jsonl:4: this is no row", records.read, path)
+    assert.matches("a%-001 +finished .* 0.125 +0.125", (lupine("runs validation.loss=0.125")))
   end)
 
   it("tells of runs whose files are torn or damaged", function()

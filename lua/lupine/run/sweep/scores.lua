@@ -52,10 +52,11 @@ end
 
 --- The rows of a run's folder; none, and why, if they cannot be read.
 ---@param path string
+---@param name? string only those that have it
 ---@return table[]
 ---@return string?
-function M.rows(path)
-  local ok, rows = pcall(records.read, path .. "/metrics.jsonl")
+function M.rows(path, name)
+  local ok, rows = pcall(records.read, path .. "/metrics.jsonl", name)
   if ok then
     return rows
   end
