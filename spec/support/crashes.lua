@@ -110,6 +110,32 @@ function M.calls(root)
   return list
 end
 
+--- The renames of a save, in order: {from, to, before = from was synced since it was
+--- written or filled, after = the folder around was synced before the next rename}.
+function M.renames(root)
+  local path = os.tmpname()
+  M.save("strace -y -e trace=fsync,rename,openat" .. STRACE:match(" %-f.*$") .. path, root, 1, 2)
+  local list, synced = {}, {}
+  for line in io.lines(path) do
+    local from, to = line:match('rename%("(.-)", "(.-)"%)')
+    local name = line:match("fsync%(%d+<(.-)>%)")
+    local written = line:match('openat%(.-, "(.-)", [%w_|]*O_CREAT')
+    if from then
+      list[#list + 1] = { from, to, before = synced[from] == true, after = false }
+    elseif name then
+      synced[name] = true
+      local last = list[#list]
+      if last then
+        last.after = last.after or name == last[2]:match("^(.*)/")
+      end
+    elseif written then -- and so is the folder that it is made in
+      synced[written], synced[written:match("^(.*)/") or "."] = nil, nil
+    end
+  end
+  os.remove(path)
+  return list
+end
+
 local function copy_of(root)
   local path = os.tmpname()
   os.remove(path)

@@ -48,6 +48,19 @@ describe("a save", function()
     assert.equal(struck, noticed)
   end)
 
+  it("has all on the disk before a name tells of it, and the name before it returns", function()
+    if not has_strace then
+      pending("strace cannot be run here")
+    end
+    local list = crashes.renames(folder .. "/synced")
+    assert.is_true(#list >= 4) -- tensors, state.json, manifest.json, and the folder itself
+    for _, r in ipairs(list) do
+      assert.same({ r[1], true, true }, { r[1], r.before, r.after })
+    end
+    assert.matches("/step%-00000001$", list[#list][2])
+    assert.matches("/manifest.json$", list[#list - 1][2])
+  end)
+
   it("that is killed at a random time leaves a whole checkpoint", function()
     assert.same({}, (crashes.kill_at_random(5, math.random)))
   end)
