@@ -62,10 +62,4 @@ function Compiled:predict(values)
   return self.step:predict(table.unpack(args, 1, args.n))
 end
 
---- What a checkpoint has of the engine.
----@return table<string, any>
-function Compiled:objects()
-  return { step = self.step }
-end
-
 return Compiled

@@ -96,7 +96,8 @@ function Host.settle() end
 --- The end.
 function Host.close() end
 
---- What a checkpoint has of the engine.
+--- What a checkpoint has of the engine: nothing, as it is made between two updates. So one
+--- of eager steps goes on with compiled ones, and the other way round.
 ---@return table<string, any>
 function Host.objects()
   return {}

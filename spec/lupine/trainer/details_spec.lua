@@ -1,6 +1,7 @@
 -- What a Trainer does at its edges: where nothing is due, nothing was trained, a value is
 -- no tensor, or a loader has no state.
 local batch = require("lupine.trainer.batch")
+local helper = require("spec.helper")
 local lupine = require("lupine")
 local Measures = require("lupine.trainer.measures")
 local tables = require("lupine.base.tables")
@@ -55,9 +56,36 @@ describe("a Trainer", function()
     assert.equal(plain, table.concat(tables.keys(make({ train = batches(1) }):objects()), " "))
     assert.equal("loss " .. plain, table.concat(tables.keys(make({ train = batches(1),
       loss = weighted }):objects()), " "))
-    assert.equal("loader model optimizer random step trainer", table.concat(tables.keys(make({
+    assert.equal("loader model optimizer random trainer", table.concat(tables.keys(make({
       mode = "compiled", validation = torch.utils.data.DataLoader(trainings.Points(4)),
       train = torch.utils.data.DataLoader(trainings.Points(4)) }):objects()), " "))
+  end)
+
+  it("goes on in another mode, near to what its own gives", function()
+    local root = os.tmpname()
+    os.remove(root)
+    finally(function()
+      os.execute("rm -rf " .. root)
+    end)
+    local function new(mode, epochs)
+      torch.manual_seed(1)
+      local model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+      return make({ model = model, mode = mode, epochs = epochs, accumulation = 2,
+        optimizer = torch.optim.AdamW(model:parameters(), { lr = 0.05 }), train = batches(5) })
+    end
+    for mode, other in pairs({ eager = "compiled", compiled = "eager" }) do
+      local first, whole = new(mode, 2), new(mode, 4)
+      first:fit()
+      lupine.checkpoint.save(root, first:objects())
+      whole:fit()
+      local rest = new(other, 4)
+      rest:resume(root)
+      rest:fit()
+      assert.same({ whole.step, whole.epoch }, { rest.step, rest.epoch })
+      for name, t in pairs(whole.model:state_dict()) do
+        helper.near(rest.model:state_dict()[name], t, { 1e-5, 1e-4 })
+      end
+    end
   end)
 
   it("validates weights that were loaded since, while there is no mean of them", function()
