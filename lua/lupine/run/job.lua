@@ -16,10 +16,29 @@ local M = {}
 
 -- ---- what is told --------------------------------------------------------------------
 
--- Prints lines and keeps them in log.txt, where lupine's own log goes, too.
+-- Until it is called, what print() prints goes to a file, too.
+local function copy_prints(file)
+  local plain = print
+  rawset(_G, "print", function(...)
+    plain(...)
+    local texts = table.pack(...)
+    for i = 1, texts.n do
+      texts[i] = tostring(texts[i])
+    end
+    file:write(table.concat(texts, "\t"), "\n")
+    file:flush()
+  end)
+  return function()
+    rawset(_G, "print", plain)
+  end
+end
+
+-- Prints lines and keeps them in log.txt, where lupine's own log goes, too, and what the
+-- model's and other people's code prints.
 local function open_log(path)
   local file = errors.check(io.open(path, "ab"), "OSError", "cannot write '%s'", path)
   core.host.log_copy(path)
+  local take_back = copy_prints(file)
   local function say(line)
     io.write(line, "\n")
     io.flush()
@@ -28,6 +47,7 @@ local function open_log(path)
   end
   return say, function(text)
     core.host.log_copy(nil)
+    take_back()
     file:write(text or "")
     file:close()
   end

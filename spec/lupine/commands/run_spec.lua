@@ -26,6 +26,18 @@ describe("lupine run", function()
     return folder .. "/runs/" .. name
   end
 
+  it("keeps what the user's code prints", function()
+    files.write(folder .. "/told.lua", [[
+      return function()
+        return { on_start = function() print("begins", nil, 3) end,
+          on_stop = function() print() print("ends") end }
+      end]])
+    local out, err, code = lupine("run run.yaml epochs=1 'callbacks=[{class: told.lua}]'")
+    assert.equal(0, code, err)
+    assert.matches("\nbegins\tnil\t3\n.*\n\nends\nfinished at", out)
+    assert.equal(out, files.read(path("run-001/log.txt")))
+  end)
+
   it("trains in a folder that says everything", function()
     local out, err, code = lupine("run run.yaml epochs=2 optimizer.args.lr=0.05")
     assert.equal(0, code, err)
