@@ -63,11 +63,43 @@ describe("a child process", function()
   end)
 
   it("ends when it is closed, also if it does not want to", function()
-    local child = shell("exec sleep 60")
+    local child = shell("trap '' TERM; echo ready; exec sleep 60")
     local pid = child:pid()
+    repeat
+      core.wait_for_children({ child }, 0.02)
+    until files.read(output) == "ready\n"
+    local before = core.host.clock()
     child:close()
+    assert.is_true(core.host.clock() - before < 30)
     assert.is_true(processes.gone(pid))
     assert.equal(0, processes.settled())
+  end)
+
+  it("has no other open file of this process", function()
+    local file <close> = assert(io.open("/dev/null"))
+    assert.equal("file", io.type(file))
+    finished(shell("exec ls /proc/self/fd"))
+    assert.equal("0\n1\n2\n3\n", files.read(output)) -- the last one is that folder itself
+  end)
+
+  it("is nothing to forked workers, which can neither end nor wait for it", function()
+    local torch = require("torch")
+    local child = shell("exec sleep 60")
+    local Told = torch.utils.data.Dataset:extend("Told")
+    function Told.__len__()
+      return 1
+    end
+    function Told.__getitem__()
+      child:signal("SIGKILL")
+      local ended = child:ended() and 1 or 0
+      child:close()
+      return torch.tensor(ended)
+    end
+    for ended in torch.utils.data.DataLoader(Told(), { num_workers = 1 }) do
+      assert.equal(1, ended:item())
+    end
+    assert.is_nil((child:ended()))
+    child:close()
   end)
 
   it("gets SIGTERM when whoever started it is killed", function()
@@ -101,6 +133,7 @@ describe("a child process", function()
     while not fast:ended() do
       core.wait_for_children({ slow, fast }, 30)
     end
+    core.wait_for_children({ slow, fast }, 30) -- one that was seen to end
     assert.is_true(core.host.clock() - before < 25)
     assert.is_nil((slow:ended()))
     slow:close()
