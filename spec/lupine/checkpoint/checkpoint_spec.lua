@@ -299,6 +299,34 @@ describe("buffers", function()
 end)
 
 describe("objects", function()
+  it("take their states over: modules, optimizers, others, devices, random numbers", function()
+    local order = {}
+    local function object(name, more)
+      local o = { name = name, state_dict = function()
+        return { of = name }
+      end, load_state_dict = function(_, state)
+        assert.equal(name, state.of)
+        order[#order + 1] = name
+      end }
+      for key, value in pairs(more or {}) do
+        o[key] = value
+      end
+      return o
+    end
+    local function none()
+      return function() end
+    end
+    local device = object("a", { named_parameters = none })
+    device.checkpoint_state, device.load_checkpoint_state = device.state_dict,
+      device.load_state_dict
+    local objects = { a = device, b = object("b"), c = object("c", { checkpoint_rank = 5 }),
+      d = object("d", { checkpoint_rank = 4 }), m = object("m", { param_groups = {} }),
+      y = object("y", { named_parameters = none }), z = object("z", { named_parameters = none }) }
+    checkpoint.save(at("o"), objects)
+    checkpoint.restore(at("o"), objects)
+    assert.equal("y z m b a d c", table.concat(order, " "))
+  end)
+
   it("that are missing are named with what is there", function()
     checkpoint.save(at("c"), { model = nn.Linear(1, 1), epoch = 1 })
     raises("KeyError", "'modell'.*epoch, model", function()

@@ -1,5 +1,6 @@
 -- Metrics of hand-made cases, by the definitions of scikit-learn's documentation, and of
 -- random ones against loops over elements.
+local helper = require("spec.helper")
 local metrics = require("lupine.metrics")
 local torch = require("torch")
 
@@ -212,6 +213,14 @@ describe("metrics of numbers", function()
       end
     end
     near(math.exp(sum / n), perplexity:compute())
+  end)
+
+  it("compare tensors only", function()
+    local perplexity = metrics.Perplexity({ shift = true })
+    helper.refuses("TypeError", "output: expected a tensor, got", perplexity.update, perplexity, 3,
+      torch.zeros({ 1, 2 }))
+    helper.refuses("TypeError", "target: expected a tensor, got", perplexity.update, perplexity,
+      torch.zeros({ 1, 2, 2 }), {})
   end)
 
   it("compare outputs with the next token", function()

@@ -69,6 +69,14 @@ describe("a run file", function()
     end
   end)
 
+  it("has its defaults where a program gives an empty table", function()
+    local c = read('return { model = "a.b", data = { train = "c" }, logging = {}, '
+      .. 'early_stopping = {} }', nil, "run.lua")
+    assert.equal(50, c:get("logging.every"))
+    refuses('return { model = "a.b", data = { train = "c" }, logging = { 3 } }',
+      "logging: expected a mapping of every", nil, "run.lua")
+  end)
+
   it("takes no arguments of another class along", function()
     local c = read(BASE, { "optimizer.class=Adam" })
     assert.are.same({}, c:get("optimizer").args)
