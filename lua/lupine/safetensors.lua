@@ -8,19 +8,28 @@ local tables = require("lupine.base.tables")
 
 local M = {}
 
---- The tensors of a file by name, in the file's order, and its metadata.
+--- The tensors of a file by name, in the file's order. One value, so that the call can
+--- stand as the last argument of `load_state_dict`, where a second table would be keywords.
 --- errors: OSError, ValueError (no such file, or one that is damaged)
 ---@param filename string path
 ---@return table<string, torch.Tensor> tensors
----@return table<string, string> metadata
 function M.load_file(filename)
-  local names, tensors, meta = core.read_safetensors(check.string(filename,
-    "load_file: filename"))
+  local names, tensors = core.read_safetensors(check.string(filename, "load_file: filename"))
   local out = ordered.dict()
   for i, name in ipairs(names) do
     out[name] = tensors[i]
   end
-  return out, meta
+  return out
+end
+
+--- What a file says of itself, as `{format = "pt"}`: `safe_open(filename).metadata()` of the
+--- Python package.
+--- errors: OSError, ValueError (no such file, or one that is damaged)
+---@param filename string path
+---@return table<string, string> metadata
+function M.metadata(filename)
+  local _, _, meta = core.read_safetensors(check.string(filename, "metadata: filename"))
+  return meta
 end
 
 --- Writes tensors by name to a file, which is replaced as a whole.

@@ -98,12 +98,22 @@ describe("safetensors writes", function()
     assert.equal(2.5, (string.unpack("<d", s, 9 + n)))
     local first, second = string.unpack("<ff", s, 17 + n)
     assert.same({ 0.5, 2.0 }, { first, second })
-    local back, meta = safetensors.load_file(path)
+    local back = safetensors.load_file(path)
     for name, t in pairs(tensors) do
       assert.equal(t.dtype, back[name].dtype)
       assert.is_true(torch.equal(t, back[name]))
     end
-    assert.same({ note = "ü" }, meta)
+    assert.same({ note = "ü" }, safetensors.metadata(path))
+  end)
+
+  it("what load_state_dict takes as its last argument, metadata or not", function()
+    local net, other = torch.nn.Linear(2, 3), torch.nn.Linear(2, 3)
+    for _, meta in ipairs({ {}, { format = "pt" } }) do
+      safetensors.save_file(net:state_dict(), path, meta)
+      assert.equal(1, select("#", safetensors.load_file(path)))
+      other:load_state_dict(safetensors.load_file(path))
+      assert.is_true(torch.equal(net.weight, other.weight))
+    end
   end)
 
   it("the whole file or nothing", function()

@@ -34,9 +34,9 @@ describe("torch.save and torch.load keep", function()
       other[#other + 1] = name
     end
     assert.same(names, other)
-    local plain, meta = safetensors.load_file(path)
+    local plain = safetensors.load_file(path)
     assert.is_true(torch.equal(state["0.weight"], plain["0.weight"]))
-    assert.same({ format = "pt" }, meta)
+    assert.same({ format = "pt" }, safetensors.metadata(path))
     local copy = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     assert.equal("<All keys matched successfully>", tostring(copy:load_state_dict(back)))
   end)
