@@ -105,10 +105,11 @@ function M.nearest(name, known)
   if type(name) ~= "string" or #name > LONGEST then
     return ""
   end
-  local found = {}
+  local found, seen = {}, {}
   local limit = math.max(1, #name // 4)
   for _, candidate in ipairs(known) do
-    if type(candidate) == "string" then
+    if type(candidate) == "string" and not seen[candidate] then
+      seen[candidate] = true
       local d = math.abs(#name - #candidate)
       d = d <= limit and distance(name, candidate) or d
       local prefix = #name >= 3 and candidate:lower():sub(1, #name) == name:lower()
