@@ -33,6 +33,15 @@ local function defaults()
   return root
 end
 
+-- The default of a row as a value, and its node; nil: it has none.
+local function default_of(row)
+  if row.default == nil then
+    return nil, nil
+  end
+  local node = document.lua(row.default, "default")
+  return types[row.type].read(node, row, row.name), node
+end
+
 local function full(prefix, name)
   return prefix == "" and name or prefix .. "." .. name
 end
@@ -66,8 +75,8 @@ local function read_group(node, prefix, values, nodes)
     elseif row.type == "group" then -- one with nothing below it has its defaults
       local none = types.is_null(value) or value.empty
       read_group(none and defaults().values[name] or value, key, values, nodes)
-    elseif types.is_null(value) then
-      values[key], nodes[key] = nil, nil -- there is none, whatever the default
+    elseif types.is_null(value) then -- as where the key is not there
+      values[key], nodes[key] = default_of(row)
     elseif row.type == "options" then
       values[key], nodes[key] = value, value
     else
@@ -84,6 +93,12 @@ local function check_required(values)
         types[row.type].allowed(row))
     end
   end
+end
+
+-- Whether a value is the row's default; a file that a run has written says them all.
+local function is_default(row, value)
+  local default = default_of(row)
+  return default ~= nil and emit.value(default) == emit.value(value)
 end
 
 -- Rules that tie keys together.
@@ -111,8 +126,8 @@ local function check_together(values, nodes)
   end
   for _, key in ipairs({ "validate_every", "early_stopping.metric", "checkpoint.best" }) do
     local of_training = type(values[key]) == "string" and values[key]:find("^train%.")
-    if values[key] and nodes[key].at ~= "default" and not values["data.validation"]
-      and not of_training then
+    if values[key] and not values["data.validation"] and not of_training
+      and not is_default(by_name[key], values[key]) then
       refuse(key, "there is no data.validation")
     end
   end

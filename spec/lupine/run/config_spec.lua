@@ -77,6 +77,27 @@ describe("a run file", function()
       "logging: expected a mapping of every", nil, "run.lua")
   end)
 
+  it("has its default in a key with nothing behind it", function()
+    local c = read(BASE .. "callbacks:\n", { "data.shuffle=", "optimizer=", "accumulation=",
+      "checkpoint.keep=", "data.batch_size=", "steps=" })
+    assert.equal("Adam", c:get("optimizer").class)
+    assert.are.same({}, c:get("callbacks"))
+    assert.are.same({ 1, 2, 32 },
+      { c:get("accumulation"), c:get("checkpoint.keep"), c:get("data.batch_size") })
+    assert.is_true(c:get("data.shuffle"))
+    assert.equal("default", c:origin("optimizer"))
+    assert.is_nil(c:get("steps"))
+  end)
+
+  it("is a run file again, with or without validation", function()
+    local first = read(BASE)
+    assert.is_nil(first:get("data.validation"))
+    assert.equal(first:yaml(false), read(first:yaml(true)):yaml(false))
+    helper.raises("ConfigFileError", "validate_every: there is no data.validation", function()
+      read(BASE, { "validate_every=2 epochs" })
+    end)
+  end)
+
   it("takes no arguments of another class along", function()
     local c = read(BASE, { "optimizer.class=Adam" })
     assert.are.same({}, c:get("optimizer").args)
