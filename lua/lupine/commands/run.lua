@@ -68,7 +68,7 @@ local function told(job, ...)
   end, ...))
   if out[1] then
     return out[2]
-  elseif errors.ConfigFileError:is(out[2]) then
+  elseif errors.ConfigFileError:is(out[2]) or type(out[2]) == "table" and out[2].of_run_file then
     words.tell("run", out[2])
     return codes.USAGE
   elseif trace then

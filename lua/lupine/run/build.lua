@@ -83,8 +83,12 @@ local function of_module(spec, key, text)
 end
 
 local function within(spec, key, modules)
+  if not modules then -- an object among arguments: nothing says what it is for
+    return fail(spec, key, "'%s' is a short name; among arguments classes have their full names, "
+      .. "as torch.nn.GELU or FILE.lua:NAME", spec.class)
+  end
   local known = {}
-  for _, module in ipairs(modules or {}) do
+  for _, module in ipairs(modules) do
     local ok, of = pcall(require, module)
     local found = ok and field(of, spec.class)
     if found then
@@ -95,8 +99,7 @@ local function within(spec, key, modules)
     end
   end
   return fail(spec, key, "'%s' is in none of %s%s; a class of your own is MODULE.NAME or "
-    .. "FILE.lua:NAME", spec.class, table.concat(modules or {}, ", "),
-    check.nearest(spec.class, known))
+    .. "FILE.lua:NAME", spec.class, table.concat(modules, ", "), check.nearest(spec.class, known))
 end
 
 --- The class or function that an object of the file names: "FILE.lua:NAME", a module's
@@ -169,18 +172,30 @@ local function positional(spec, key, names, first, args)
 end
 
 -- Objects within arguments, as a transform of a data set, are made first.
-local function made(value, key)
+local function made(value, key, at)
   if type(value) ~= "table" or getmetatable(value) then
     return value
   end
   local inner = {}
   for name, v in pairs(value) do
-    inner[name] = made(v, ("%s.%s"):format(key, name))
+    inner[name] = made(v, ("%s.%s"):format(key, name), at)
   end
   if type(inner.class) == "string" and (inner.args == nil or type(inner.args) == "table") then
-    return M.make({ class = inner.class, args = inner.args or {}, at = key }, key)
+    return M.make({ class = inner.class, args = inner.args or {}, at = at }, key)
   end
   return inner
+end
+
+-- Where the object and its arguments come from: a file's line, and the command line if it
+-- has changed an argument.
+local function origins(spec)
+  local at = spec.at
+  for _, other in ipairs(spec.args_at or {}) do
+    if other:match("^[^:]*") ~= spec.at:match("^[^:]*") and not at:find(other, 1, true) then
+      at = at .. ", " .. other
+    end
+  end
+  return at
 end
 
 --- Makes the object: calls the class or function.
@@ -193,7 +208,7 @@ end
 ---@return any
 function M.make(spec, key, modules, ...)
   local value = M.find(spec, key, modules)
-  local first, args = table.pack(...), made(spec.args, key .. ".args")
+  local first, args = table.pack(...), made(spec.args, key .. ".args", spec.at)
   local call
   if #args > 0 then
     call = table.pack(table.unpack(first, 1, first.n))
@@ -214,7 +229,8 @@ function M.make(spec, key, modules, ...)
   if not out[1] then
     local e = out[2]
     if errors.Exception:is(e) and not errors.ConfigFileError:is(e) then
-      e.message = ("%s: %s: %s"):format(spec.at, key, e.message)
+      e.message = ("%s: %s: %s"):format(origins(spec), key, e.message)
+      e.of_run_file = e.origin == "" or nil -- no line of the user's is between
     end
     error(e, 0)
   elseif out[2] == nil then -- as where files are missing

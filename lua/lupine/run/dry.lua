@@ -129,7 +129,7 @@ function M.run(config)
     "--dry-run: the run has no step")
   local root, _ <close> = temporary()
   local times = Times()
-  local trainer = require("lupine.trainer")(shortened(parts, times, root))
+  local trainer = objects.trainer(config, shortened(parts, times, root))
   say(("mode %s  precision %s  seed %d"):format(config:get("mode"), config:get("precision"),
     config:get("seed")))
   local result = trainer:fit()

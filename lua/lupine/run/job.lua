@@ -175,7 +175,7 @@ function Job:init(config)
   function parts.should_stop()
     return self.deferred and self.deferred:signal()
   end
-  self.trainer = require("lupine.trainer")(parts)
+  self.trainer = objects.trainer(config, parts)
 end
 
 function Job:introduce(run, say)

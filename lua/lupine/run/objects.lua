@@ -191,6 +191,25 @@ function M.parts(config)
   return o
 end
 
+--- The Trainer of a run's parts. What it refuses of them is a matter of the run file.
+--- errors: those of lupine.Trainer
+---@param config lupine.run.Config
+---@param parts table
+---@return lupine.Trainer
+function M.trainer(config, parts)
+  local ok, trainer = pcall(require("lupine.trainer"), parts)
+  if ok then
+    return trainer
+  end
+  local e = trainer
+  local text = errors.Exception:is(e) and e.origin == "" and e.message or ""
+  if text:find("^Trainer: ") or text:find("^metrics: ") then
+    e.message = ("%s: %s"):format(config.path or "table", text:gsub("^Trainer: ", ""))
+    e.of_run_file = true
+  end
+  error(e, 0)
+end
+
 --- The checkpoints of a run, by the rule that its configuration has.
 ---@param config lupine.run.Config
 ---@param folder string

@@ -109,6 +109,7 @@ local function apply_one(options, prefix, group, row, node)
   if not ok then
     if errors.Exception:is(e) and not errors.ConfigFileError:is(e) then
       e.message = ("%s: %s: %s"):format(node.at, key, e.message)
+      e.of_run_file = true
     end
     error(e, 0)
   end

@@ -246,8 +246,8 @@ M.list = {
 
 local OBJECT = "a class or function by its name, or {class: NAME, args: {…}}"
 
--- Something that a class makes: its name and arguments. `at` goes along for messages of
--- the class itself, which speaks of its arguments only when it is called.
+-- Something that a class makes: its name and arguments. Where they stand goes along for
+-- messages of the class itself, which speaks of its arguments only when it is called.
 M.object = {
   allowed = function(row)
     return row.what and ("%s: %s"):format(row.what, OBJECT) or OBJECT
@@ -267,6 +267,10 @@ M.object = {
       M.refuse(node, key, M.object.allowed(row))
     end
     local args = node.values.args
+    local args_at = {}
+    for _, name in ipairs(args and args.kind == "map" and args.keys or {}) do
+      args_at[#args_at + 1] = args.values[name].at
+    end
     return {
       class = M.string.read(node.values.class, { what = "the name of a class or function" },
         key .. ".class"),
@@ -274,6 +278,7 @@ M.object = {
         and M.any.read(args, { what = "arguments by name, or a list of them" }, key .. ".args")
         or {},
       at = node.values.class.at,
+      args_at = args_at,
     }
   end,
 }

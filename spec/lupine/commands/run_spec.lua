@@ -104,6 +104,16 @@ describe("lupine run", function()
       ["run run.yaml model.args.hiden=3"] = "run.yaml:1: model: parts.lua:Net has no parameter "
         .. "'hiden'; it has hidden (nearest: 'hidden')",
       ["run run.yaml data.train=none.lua"] = "data.train: none.lua gave nothing: no such files",
+      ["run run.yaml optimizer.args.Lr=3"] = "run.yaml:7, command line: optimizer: SGD has no "
+        .. "parameter 'Lr'",
+      ["run run.yaml metrics=acuracy"] = "run.yaml: metrics: there is no metric 'acuracy' "
+        .. "(nearest: 'accuracy')",
+      ["run run.yaml checkpoint.best=validation.los"] = "run.yaml: checkpoints: there is no "
+        .. "metric 'validation.los' (nearest: 'validation.loss')",
+      ["run run.yaml mode=poptorch options.setExecutionStrategy=x"] = "command line: "
+        .. "options.setExecutionStrategy: name 'x' is not defined",
+      ["run run.yaml 'loss={class: CrossEntropyLoss, args: {weight: {class: GELU}}}'"] =
+        "command line: loss.args.weight: 'GELU' is a short name; among arguments",
       ["run run.yaml loss=nn"] = "command line: loss: 'nn' is in none of",
       ["run run.yaml --resume --dry-run"] = "--dry-run",
     }) do
