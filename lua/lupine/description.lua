@@ -98,17 +98,23 @@ end
 -- A block's text without the lines that name a class and its fields, and these:
 -- {name, type, text} each.
 local function without_class(text)
-  local fields, kept = {}, {}
+  local fields, kept, open = {}, {}, nil
   for line in (text .. "\n"):gmatch("(.-)\n") do
     local name, rest = line:match("^@field ([%a_][%w_]*)%??%s+(.*)$")
-    if name then
+    local more = open and line:match("^%s+(%S.*)$")
+    if more then -- the field's text goes on
+      open.text = open.text .. " " .. more
+    elseif name then
       local kind, doc = rest:match("^(%b{}%S*)%s*(.*)$")
       if not kind then
         kind, doc = rest:match("^(%S+)%s*(.*)$")
       end
-      fields[#fields + 1] = { name = name, type = kind, text = doc }
+      open = { name = name, type = kind, text = doc }
+      fields[#fields + 1] = open
     elseif not line:find("^@class") and not line:find("^@field") then
-      kept[#kept + 1] = line
+      kept[#kept + 1], open = line, nil
+    else
+      open = nil
     end
   end
   return table.concat(kept, "\n"), fields
@@ -264,6 +270,10 @@ local function class_of(cls)
   local record = noted(cls) or { forms = { cls.init and signature(cls.init, cls.__name, 1) } }
   if not has_prose(record.text) then
     local text, where, fields = class_text(cls)
+    if not has_prose(text) and cls.init then -- what it takes is told above its init
+      local info = debug.getinfo(cls.init, "S")
+      text = info.what == "Lua" and above_function(info) or text
+    end
     record.text, record.place = text or record.text, record.place or where
     record.fields = fields or record.fields
   end

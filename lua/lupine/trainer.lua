@@ -62,7 +62,8 @@ local ENGINES = { eager = "eager", compiled = "compiled", poptorch = "device" }
 
 --- Options by name:
 ---   model, optimizer, loss     of lupine.compile; without `loss` forward returns it
----   train, validation          loaders, or what a generic for goes through
+---   train, validation          loaders (a data set in a DataLoader), or what a generic for
+---                              goes through
 ---   mode                       "compiled", "eager" or "poptorch"
 ---   options                    poptorch.Options, for that mode
 ---   precision                  of weights and inputs: "float32", "float64", "float16",

@@ -90,6 +90,7 @@ describe("?NAME", function()
     shows("poptorch.Block", {}, "A scope whose operators form a block")
     shows("torch.nn.Linear", {}, "Linear(in_features, out_features, bias=True")
     shows("torch.optim.SGD", {}, "SGD(params, lr=")
+    shows("lupine.Trainer", {}, "Options by name:\n", "\n  early_stopping ", "\n  close, fit")
   end)
 
   it("shows the parameters of what loads data and of schedulers", function()

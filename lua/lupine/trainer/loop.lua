@@ -219,7 +219,7 @@ end
 local function not_finite(self, values, r, before)
   local found = blame.find(self._engine, values, before)
   local message = ("step %d (epoch %d, batch %d): the loss is %s; %s"):format(self.step + 1,
-    self.epoch, self._batch, r.loss, found.message)
+    self.epoch, self._batch, r.loss ~= r.loss and "nan" or r.loss, found.message)
   self.nan = { step = self.step + 1, loss = r.loss, module = found.module, input = found.input,
     parameter = found.parameter, message = message }
   core.host.log("warn", message, "lupine.trainer")

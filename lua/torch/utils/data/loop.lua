@@ -85,8 +85,9 @@ function M.iterate(x, where)
     end
   end
   errors.check(class.of(x) and x.__iter__, "TypeError",
-    "%s: expected a list, a function or an object with __iter__, got %s", where or "iterate",
-    require("lupine.base.check").describe(x))
+    "%s: expected a list, a function or an object with __iter__, got %s%s", where or "iterate",
+    require("lupine.base.check").describe(x), class.of(x) and x.__getitem__
+    and ": a DataLoader goes through a data set" or "")
   local f, s, control = x:__iter__()
   errors.check(f ~= nil, "TypeError", "%s.__iter__ returned nil, not an iterator",
     getmetatable(x).__name)
