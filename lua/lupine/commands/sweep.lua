@@ -34,8 +34,8 @@ local OPTIONS = {
   { "--jobs", short = "-j", value = "N", doc = "jobs at a time, instead of the file's" },
   { "--fail-fast", doc = "stop the others when a job fails; they save" },
   { "--resume", value = "SWEEP",
-    doc = "go on with a sweep: what is finished stays, what was stopped\n"
-      .. "goes on from its checkpoint" },
+    doc = "go on with a sweep, by its folder or its name: what is finished\n"
+      .. "stays, what was stopped goes on from its checkpoint" },
   { "--retry", doc = "with --resume: those that failed, too" },
 }
 

@@ -1,5 +1,8 @@
 --- What jobs are compared by: the best value of a metric that a run has come to.
+local check = require("lupine.base.check")
+local errors = require("lupine.base.errors")
 local records = require("lupine.run.records")
+local tables = require("lupine.base.tables")
 
 local M = {}
 
@@ -32,6 +35,23 @@ function M.best(rows, metric, mode)
     end
   end
   return best, step
+end
+
+--- Refuses a metric that the rows of a run will not have, before any is trained. What
+--- callbacks write into a Trainer's metrics is not known before.
+--- error: ConfigFileError
+---@param metric string
+---@param config lupine.run.Config a job's
+function M.check(metric, config)
+  local known = { "lr", "samples_per_second" }
+  for _, part in ipairs({ "", "train.", config:get("data.validation") and "validation." or nil }) do
+    for _, name in ipairs({ "loss", table.unpack(config:get("metrics")) }) do
+      known[#known + 1] = part .. name
+    end
+  end
+  errors.check(tables.set(known)[metric] or #config:get("callbacks") > 0, "ConfigFileError",
+    "metric: the runs have no '%s'%s; they have %s", metric, check.nearest(metric, known),
+    table.concat(known, ", "))
 end
 
 --- The names of the numbers that rows have, for messages.

@@ -14,6 +14,7 @@ local errors = require("lupine.base.errors")
 local folder = require("lupine.run.folder")
 local provenance = require("lupine.run.provenance")
 local sources = require("lupine.run.sources")
+local scores = require("lupine.run.sweep.scores")
 local space = require("lupine.run.sweep.space")
 local tables = require("lupine.base.tables")
 local texts = require("lupine.run.sweep.texts")
@@ -74,7 +75,9 @@ local function check_jobs(sweep, jobs)
   for _, job in ipairs(jobs) do
     local words = table.move(sweep.set, 1, #sweep.set, 1, {})
     table.move(job.words, 1, #job.words, #words + 1, words)
-    errors.within(("%s (%s)"):format(job.name, M.told(job)), config.read, sweep.run, words)
+    errors.within(("%s (%s)"):format(job.name, M.told(job)), function()
+      scores.check(sweep.metric, config.read(sweep.run, words))
+    end)
   end
 end
 
@@ -224,6 +227,10 @@ end
 ---@return lupine.run.Sweep
 function M.open(path)
   path = path:gsub("(.)/+$", "%1")
+  local usual = config.rows.folder.default .. "/" .. path -- a name alone, as of runs
+  if not core.is_folder(path) and core.is_folder(usual) then
+    path = usual
+  end
   errors.check(core.is_folder(path), "FileNotFoundError", "there is no sweep '%s'", path)
   errors.check(M.is_sweep(path), "ValueError", "'%s' is no folder of a sweep: it has no %s", path,
     FACTS)
