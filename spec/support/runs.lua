@@ -94,7 +94,7 @@ end
 function M.rows(path)
   local rows = records.read(path .. "/metrics.jsonl")
   for _, row in ipairs(rows) do
-    row.time, row.samples_per_second = nil, nil
+    row.time, row.samples_per_second, row.loader_share = nil, nil, nil
   end
   return rows
 end

@@ -37,7 +37,7 @@ function M.recorder()
     local parts = {}
     for _, key in ipairs(require("lupine.base.tables").keys(row)) do
       local value = row[key]
-      if key ~= "samples_per_second" then
+      if key ~= "samples_per_second" and key ~= "loader_share" then
         parts[#parts + 1] = ("%s=%s"):format(key, type(value) == "number" and ("%a"):format(value)
           or tostring(value))
       end

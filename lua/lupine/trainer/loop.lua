@@ -130,9 +130,10 @@ end
 local function log(self, row)
   local w = self._window
   local now = clock()
-  row.samples_per_second = w.samples / math.max(now - w.since, 1e-9)
+  local seconds = math.max(now - w.since, 1e-9)
+  row.samples_per_second, row.loader_share = w.samples / seconds, math.min(w.waited / seconds, 1.0)
   self._measures:compute(row, "")
-  self._window = { samples = 0, since = now }
+  self._window = { samples = 0, waited = 0.0, since = now }
   events.tell(self, "on_log", row)
 end
 
@@ -344,7 +345,9 @@ local function epoch(self)
   self._bar = bar or false
   local ended = false
   while not ended and not self._stopping and not (is_complete(self) and self._batch ~= length) do
+    local asked = clock()
     local values = batch.next(step)
+    self._window.waited = self._window.waited + clock() - asked
     ended = values.n == 0
     if not ended then
       train(self, values)
@@ -404,7 +407,7 @@ end
 ---@return table result
 function M.run(self)
   self._stopping, self._group = false, { sum = 0.0, n = 0 }
-  self._window = { samples = 0, since = clock() }
+  self._window = { samples = 0, waited = 0.0, since = clock() }
   self._engine:begin()
   events.tell(self, "on_start")
   complete_step(self)

@@ -51,7 +51,7 @@ describe("callbacks", function()
     stream:close()
     local text = require("spec.support.files").read(path)
     os.remove(path)
-    assert.matches("^step 4  epoch 1  loss %S+  lr 0.1  samples_per_second %S+\n"
+    assert.matches("^step 4  epoch 1  loader_share %S+  loss %S+  lr 0.1  samples_per_second %S+\n"
       .. "step 4  epoch 1  validation.loss %S+\n$", text)
   end)
 

@@ -179,6 +179,30 @@ describe("the loop", function()
     assert.same(want, told)
   end)
 
+  it("tells the part of the time that waits for batches", function()
+    local clock = require("lupine.core").host.clock
+    local rows, batches = {}, {}
+    for x, y in loader(24, 8) do
+      batches[#batches + 1] = { x, y }
+    end
+    local i = 0
+    local function slow() -- far longer than a step, from the second batch on
+      i = i + 1
+      local from = clock()
+      while i > 1 and clock() - from < 0.05 do end
+      if batches[i] then
+        return table.unpack(batches[i])
+      end
+    end
+    make({ train = slow, epochs = 1, log_every = 1, callbacks = { {
+      on_log = function(_, _, row)
+        rows[#rows + 1] = row.loader_share
+      end,
+    } } }):fit()
+    assert.equal(3, #rows)
+    assert.is_true(rows[1] < 0.9 and rows[2] > 0.5 and rows[3] > 0.5, table.concat(rows, " "))
+  end)
+
   it("gives rows, with the rate of the step and the metrics of the epoch", function()
     local rows, logged = {}, {}
     local trainer = make({ train = loader(24, 8), epochs = 2, log_every = 2,
@@ -200,6 +224,7 @@ describe("the loop", function()
     end
     assert.is_true(logged[1].accuracy >= 0 and logged[1].accuracy <= 1)
     assert.is_true(logged[1].samples_per_second > 0)
+    assert.is_true(logged[1].loader_share >= 0 and logged[1].loader_share <= 1)
     local sum = 0
     for i = 4, 6 do
       sum = sum + rows[i].loss / 3

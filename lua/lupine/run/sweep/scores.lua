@@ -43,7 +43,7 @@ end
 ---@param metric string
 ---@param config lupine.run.Config a job's
 function M.check(metric, config)
-  local known = { "lr", "samples_per_second" }
+  local known = { "lr", "samples_per_second", "loader_share" }
   for _, part in ipairs({ "", "train.", config:get("data.validation") and "validation." or nil }) do
     for _, name in ipairs({ "loss", table.unpack(config:get("metrics")) }) do
       known[#known + 1] = part .. name
