@@ -7,9 +7,9 @@ local function list(values)
 end
 
 --- Settings as the core reads them from the origin of each convolution: see the
---- head of src/passes/ipu/shares.c.
+--- head of src/passes/multi_conv.h.
 ---@param number integer of the multi-convolution in its step; -1: it is in none
----@param s {plan: "parallel"|"serial"|"alone", reserved: integer, back_off: number,
+---@param s {plan: "parallel"|"serial"|"alone"|"convolutions", reserved: integer, back_off: number,
 ---  proportions: number[]?, partials: ("float"|"half")[]?} lists of one for all or one each
 ---@return string
 function M.text(number, s)

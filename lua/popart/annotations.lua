@@ -208,7 +208,7 @@ local OWN_PARTIALS = { Conv = true, MultiConv = true, MatMul = true }
 local function asked(o, library)
   local of = o[library]
   local partials = library == "convolutionOptions" and (of.partialsType
-    or o.partialsTypeMatMuls == "half" and "float") or nil
+    or o.partialsTypeMatMuls:lower() == "half" and "float") or nil
   return partials and { partials }, of.availableMemoryProportion
     and { tonumber(of.availableMemoryProportion) }
 end

@@ -193,7 +193,7 @@ local rows = {
   { "enableLoadAndOffloadRNGState", "b", false, "getRNGState and setRNGState.",
     effect = "getRNGState and setRNGState may be called." },
   { "partialsTypeMatMuls", "s", "", "\"half\" or \"float\": partial results.", poptorch = "read",
-    effect = "The simulated cost of partial results." },
+    effect = "half: sums of products round to float16 after each 16 products." },
   { "enableFullyConnectedPass", "b", true, "Plans products of layers together." },
   { "enableSerializedMatmuls", "b", true, "Splits products as the model says.",
     no_effect = "products are split by the model's attributes" },
@@ -204,7 +204,8 @@ local rows = {
   { "enableSupportedDataTypeCasting", "b", true, "int64 becomes int32.",
     no_effect = "int64 and float64 become int32 and float32 always" },
   { "convolutionOptions", "m", {}, "Options of convolutions.", of = "string", poptorch = "read",
-    effect = "The simulated cost of convolutions: partialsType and availableMemoryProportion." },
+    effect = "partialsType: as partialsTypeMatMuls; availableMemoryProportion: the simulated "
+      .. "cost of convolutions." },
   { "lstmOptions", "m", {}, "Options of LSTMs.", of = "string", poptorch = "read",
     no_effect = LIBRARY },
   { "matmulOptions", "m", {}, "Options of products.", of = "string", poptorch = "read",

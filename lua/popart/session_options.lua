@@ -81,18 +81,6 @@ end
 
 local LIBRARIES = { "convolutionOptions", "matmulOptions", "lstmOptions" }
 
---- Whether the options of a library ask for partial results in half.
----@param values table<string, any> by name
----@return boolean
-function M.half_partials(values)
-  for _, name in ipairs(LIBRARIES) do
-    if (values[name] or {}).partialsType == "half" then
-      return true
-    end
-  end
-  return false
-end
-
 -- PopART's RecomputationType. Norm-only has no counterpart here: the strategy
 -- decides, as when nothing is set, and the report says so.
 local RECOMPUTE = { [0] = "none", "all", "auto", "auto", "all", NoRecompute = "none",
@@ -124,8 +112,9 @@ local function note_libraries(values, program, note)
       local value = values[name][key]
       local of = ("%s %s"):format(program.label:format(name), key)
       if key == "partialsType" then
-        if value ~= program.partials then
-          note(of, "the simulated machine has one type of partials, partialsTypeMatMuls")
+        if value ~= program.partials and name ~= "convolutionOptions" then
+          note(of, name == "lstmOptions" and "sums within recurrent layers stay in float32"
+            or "partialsTypeMatMuls says it")
         end
       elseif not program.own or program.own[key] ~= type(value) then
         note(of, "the planner of the simulated machine has no such setting")

@@ -154,6 +154,10 @@ function M.engine(s)
   return engine_options.effective(given, "engineOptions")
 end
 
+local function half_partials(o)
+  return o.partialsTypeMatMuls:lower() == "half"
+end
+
 -- The options of the simulated system.
 local function system(s)
   local o, out = s.options, device_info.system(s.device)
@@ -161,7 +165,7 @@ local function system(s)
   out.strategy = s.where.strategy
   out.recompute = s.marks.recompute
   out.io_tiles = option_rules.io_tiles(o, s.device.tilesPerIPU)
-  out.partials = o.partialsTypeMatMuls == "half" and "half" or "float"
+  out.partials = half_partials(o) and "half" or "float"
   for kind, location in pairs(locations.of(s)) do
     out[kind] = location
   end
@@ -207,7 +211,8 @@ function M.spec(s)
       mean = o.accumulationAndReplicationReductionType.name == "Mean",
       running = s.training
         and o.meanAccumulationAndReplicationReductionStrategy.name == "Running" or nil,
-      numerics = { stochastic = o.enableStochasticRounding }, names = false },
+      numerics = { stochastic = o.enableStochasticRounding,
+        half_partials = half_partials(o) }, names = false },
     tensors = { parameter = parameter, buffer = buffer }, anchors = anchors,
     system = system(s), seed = 0,
   }

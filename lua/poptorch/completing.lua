@@ -107,7 +107,8 @@ function M.spec(s, losses, by_name)
     gradient_accumulation = training.gradient_accumulation,
     replicas = o.replication_factor,
     mean = training.accumulation_and_replication_reduction_type == enums.ReductionType.Mean,
-    numerics = { stochastic = o.Precision.stochastic_rounding },
+    numerics = { stochastic = o.Precision.stochastic_rounding,
+      half_partials = o.Precision.partials_type == "half" },
     names = true,
   }
   if s.training then

@@ -1,6 +1,7 @@
 --- MultiConv: convolutions that the device runs as one operation, side by
---- side. It changes no value, but what they cost: in parallel every
---- convolution has tiles of its own (src/passes/ipu/shares.c says how many).
+--- side. It changes what they cost: in parallel every convolution has tiles of
+--- its own (src/passes/ipu/shares.c says how many). Of its settings half
+--- partials alone change values.
 ---
 --- Source: PopTorch API reference, poptorch.MultiConv; PopLibs' options of
 --- multi-convolutions for the defaults.
@@ -198,26 +199,19 @@ end
 
 --- Keeps of a scope's settings what a report has to name.
 ---@param scope poptorch.MultiConv
----@param traced {dithering: boolean, half_partials: boolean}
+---@param traced {dithering: boolean}
 local function look(scope, traced)
   for _, on in ipairs(scope._dithering or {}) do
     traced.dithering = traced.dithering or on
   end
-  for _, partials in ipairs(scope._partials or {}) do
-    traced.half_partials = traced.half_partials or partials == "half"
-  end
 end
 
 --- Notes what settings of a trace's scopes do not change.
----@param traced {dithering: boolean, half_partials: boolean}
+---@param traced {dithering: boolean}
 ---@param note fun(name: string, why: string)
 local function idle(traced, note)
   if traced.dithering then
     note("MultiConv.enableConvDithering", "the simulated tiles of a convolution are all alike")
-  end
-  if traced.half_partials then
-    note("MultiConv.partialsTypes(torch.half)", "what is summed stays in float32; it changes the "
-      .. "convolutions' cycles and memory")
   end
 end
 

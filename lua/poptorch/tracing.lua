@@ -32,9 +32,19 @@ local function starter(from, model)
   return "BeginBlock of a module"
 end
 
+-- What convolutions outside multi-convolutions have: their library's type of partials, if it
+-- is not that of all products.
+local function conv_settings(options)
+  local all = options.Precision.partials_type
+  local own = (options._Popart:toDict().convolutionOptions or {}).partialsType or all
+  return own == all and "" or multi_conv.text(-1, { plan = "convolutions", reserved = 0,
+    back_off = 0, partials = { own } })
+end
+
 -- The multi-convolutions of a trace.
 local function convs_of(trace, s)
-  local number, inside = -1, false
+  local number, inside, default = -1, false, conv_settings(s.options)
+  trace:origin({ multi_conv = default })
   return {
     begin = function()
       errors.check(not inside, "Error", "Nested poptorch.MultiConv is not supported.")
@@ -45,7 +55,7 @@ local function convs_of(trace, s)
     end,
     finish = function(scope)
       inside = false
-      trace:origin({ multi_conv = "" })
+      trace:origin({ multi_conv = default })
       if scope then
         conv_scopes.look(scope, s.traced)
       end
@@ -304,8 +314,8 @@ local function exclude(trace, options)
 end
 
 --- Runs forward under a trace. What a report says of it beside the step is s.traced:
---- names of attributes, whether multi-convolutions dither or have partials in half,
---- whether casting was asked for, overlaps.
+--- names of attributes, whether multi-convolutions dither, whether casting was
+--- asked for, overlaps.
 --- error: poptorch.Error for what the trace or the options refuse
 ---@param s table the executor's state
 ---@param spec table of the arguments, from flatten_call
@@ -319,7 +329,7 @@ function M.trace(s, spec, tensors)
   trace:narrow()
   exclude(trace, s.options)
   s.calls, s.call_owners = {}, {}
-  s.traced = { attributes = {}, dithering = false, half_partials = false }
+  s.traced = { attributes = {}, dithering = false }
   local assigner = placement.Assigner(s.options.execution_strategy)
   local stand_ins = {}
   for i, t in ipairs(tensors) do

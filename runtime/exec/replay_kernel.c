@@ -80,7 +80,7 @@ static LpStatus prepare_kernel(LpNodeKernels *k, const LpGraphNode *d,
     LpDesc *desc = lp_calloc(d->n_in + d->n_out + 1, sizeof *desc);
     LP_FAIL_IF(!desc, e, LP_E_MEMORY, "out of memory");
     LpKernelReq r = lp_req_of_node(k->g, d, desc);
-    r.numerics = k->numerics;
+    r.numerics = lp_node_numerics(k->numerics, d);
     r.threads = x->k.threads = lp_width_of(&r, k->threads);
     const LpHostOptions plain = {.threads = k->threads};
     LpStatus s = lp_has_bodies(d->op) ? lp_prepare_bodies(&r, &plain, &x->k, e)

@@ -156,7 +156,7 @@ describe("the parser", function()
       line_error("\n%y = neg(%z)"))
     assert.equal("line 3, column 12: expected ',', found the end of the line",
       line_error("%y = neg(%x\n"))
-    assert.equal("line 3, column 13: expected region, site or the end of the line, "
+    assert.equal("line 3, column 13: expected region, site, half_partials or the end of the line, "
       .. "found '%y'", line_error("%y = neg(%x)%y"))
   end)
 

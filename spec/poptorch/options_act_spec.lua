@@ -285,6 +285,8 @@ local SESSION = {
 local ELSEWHERE = {
   cachePath = "enableExecutableCaching sets it with enableEngineCaching",
   enableEngineCaching = "the same", enableStableNorm = "its row has no effect",
+  matmulOptions = "notes: spec/bind/program/program_spec.lua", lstmOptions = "the same",
+  convolutionOptions = "convolutions: spec/poptorch/half_partials_spec.lua",
   engineOptions = "a program that does not fit: spec/poptorch/simulation_spec.lua",
 }
 

@@ -184,7 +184,7 @@ static void push_result(lua_State *L, const LpGraph *g, LpVal v)
     lua_setfield(L, -2, "names");
 }
 
-/* {op, operands, attributes, results, origin, region, site} */
+/* {op, operands, attributes, results, origin, region, site, half_partials} */
 static void push_node(lua_State *L, const LpGraph *g, const LpGraphNode *n)
 {
     const LpForm *f = lp_op_form(n->op);
@@ -207,6 +207,7 @@ static void push_node(lua_State *L, const LpGraph *g, const LpGraphNode *n)
     }
     lp_set_int(L, "region", n->region);
     lp_set_int(L, "site", (lua_Integer)n->site);
+    lp_set_bool(L, "half_partials", n->half_partials);
 }
 
 static int graph_nodes(lua_State *L)

@@ -268,6 +268,14 @@ bool lp_node_rounds(const LpGraph *g, const LpGraphNode *n)
     return computes && half;
 }
 
+bool lp_node_sums_halves(const LpGraph *g, const LpGraphNode *n)
+{
+    bool sums = n->op->product || n->op->flags & LP_OPF_SUMS;
+    return sums && lp_is_value(n->in[0]) && n->n_out == 1 &&
+           lp_graph_type(g, n->in[0])->dtype == LP_F16 &&
+           lp_graph_type(g, n->out)->dtype == LP_F16;
+}
+
 uint64_t lp_origin_location(const LpOrigin *o)
 {
     const char *slash = strrchr(o->file, '/');

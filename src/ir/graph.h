@@ -45,6 +45,9 @@ typedef struct LpGraphNode {
     uint32_t region; /* 0, or the id of the fused operator it came from */
     uint64_t site;   /* random operators; of a step whose numerics are
                         stochastic also nodes that round */
+    /* its running sums of float16 are rounded on the way
+     * (src/kernel/product/half_sums.h): part of what it computes */
+    bool half_partials;
 } LpGraphNode;
 
 #define LP_NO_NODE UINT32_MAX
@@ -153,6 +156,14 @@ bool lp_graph_inline(LpGraph *to, const LpGraph *from, const LpVal *in,
                      LpVal *out, LpErr *e);
 /* Does n store numbers in a half type that it computes in a wider one? */
 bool lp_node_rounds(const LpGraph *g, const LpGraphNode *n);
+/* Is it a product or a sum of float16 numbers, whose partials may be halves? */
+bool lp_node_sums_halves(const LpGraph *g, const LpGraphNode *n);
+/* The numerics of a step, as they are for n. */
+static inline LpNumerics lp_node_numerics(LpNumerics step, const LpGraphNode *n)
+{
+    step.half_partials = n->half_partials;
+    return step;
+}
 /* The place in the program (module path, file, line; not where it runs), which
  * sites are made of. */
 uint64_t lp_origin_location(const LpOrigin *o);
@@ -193,9 +204,10 @@ typedef struct LpGraphBuilder {
     LpBuilder b;
     LpGraph *g;
     LpOriginId origin;
-    uint64_t site; /* of the call being emitted */
-    uint64_t pos;  /* of the next random operator in it */
-    bool forced;   /* site is used as it is */
+    uint64_t site;      /* of the call being emitted */
+    bool half_partials; /* of what is emitted, where a node may have them */
+    uint64_t pos;       /* of the next random operator in it */
+    bool forced;        /* site is used as it is */
     uint32_t region;
     LpArena scratch;
 } LpGraphBuilder;

@@ -123,6 +123,10 @@ static int emit(LpBuilder *b, const LpOp *op, const LpVal *in, int n_in,
                         .region = gb->region,
                         .site = site_of(gb, op)};
     LpVal first = lp_graph_add(gb->g, &node, types, b->err);
+    if (first != LP_NOVAL && gb->half_partials) {
+        LpGraphNode *made = &gb->g->node[gb->g->value[first].node];
+        made->half_partials = lp_node_sums_halves(gb->g, made);
+    }
     if (first == LP_NOVAL)
         return 0;
     for (int i = 0; i < n; i++)

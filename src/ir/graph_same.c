@@ -79,6 +79,7 @@ static bool same_node(const LpGraph *a, const LpGraphNode *x, const LpGraph *b,
 {
     return x->op == y->op && x->n_in == y->n_in && x->n_out == y->n_out &&
            x->out == y->out && x->region == y->region && x->site == y->site &&
+           x->half_partials == y->half_partials &&
            same_place(&a->origin[x->origin], &b->origin[y->origin]) &&
            lp_same_values(a, x->in, b, y->in, x->n_in) &&
            lp_same_attrs(x->op, x->attr, y->attr);

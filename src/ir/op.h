@@ -182,7 +182,7 @@ typedef struct LpDesc {
  * values. */
 #define LP_NUMERICS(NUMERIC)                                                   \
     NUMERIC(stochastic) /* half results round at random: right on average */   \
-    NUMERIC(half_partials) /* products sum in the type of their result */      \
+    NUMERIC(half_partials) /* of float16 sums, see half_sums.h */              \
     NUMERIC(trap)          /* invalid operations and overflows are errors */
 typedef struct LpNumerics {
 #define LP_NUMERIC(name) bool name;

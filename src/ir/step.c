@@ -221,21 +221,9 @@ void lp_step_graph_fini(LpStepGraph *x)
     *x = (LpStepGraph){0};
 }
 
-static bool has_half(const LpGraph *g)
-{
-    for (size_t v = 1; g && v < g->n_value; v++)
-        if (lp_is_half(g->value[v].type->dtype))
-            return true;
-    return false;
-}
-
 LpStatus lp_step_computable(const LpStep *s, LpErr *e)
 {
     LP_FAIL_IF(s->numerics.trap, e, LP_E_NOT_IMPLEMENTED,
                "numerics: trap (floating-point exceptions) is not there yet");
-    bool half = has_half(s->micro) || has_half(s->update);
-    LP_FAIL_IF(half && s->numerics.half_partials, e, LP_E_NOT_IMPLEMENTED,
-               "numerics: half_partials is not there yet for steps with "
-               "float16 or bfloat16 values");
     return LP_OK;
 }

@@ -8,7 +8,8 @@
  *              "phase" INT | "multi_conv" STR | "outline" STR | "scope" STR |
  *              "file" STR | "line" INT | "backward" | "update"})
  *   node     = [value {"," value}] "=" WORD "(" [arg {"," arg}] ")"
- *              [":" type {"," type}] {"region" INT | "site" INT}
+ *              [":" type {"," type}] {"region" INT | "site" INT |
+ *              "half_partials"}
  *   region   = "region" INT "=" WORD "(" [arg {"," arg}] ")"
  *              ["->" operand {"," operand}]
  *   output   = "output" operand {"," operand}
@@ -240,6 +241,8 @@ void lp_text_node(LpBuf *b, const LpGraph *g, LpNodeId id)
         lp_buf_fmt(b, " region %" PRIu32, n->region);
     if (n->site)
         lp_buf_fmt(b, " site 0x%" PRIx64, n->site);
+    if (n->half_partials)
+        lp_buf_str(b, " half_partials");
 }
 
 /* ---- the graph ----------------------------------------------------------- */

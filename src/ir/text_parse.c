@@ -163,9 +163,14 @@ static LpStatus suffixes(LpParser *p, LpGraphNode *n)
     int64_t i;
     while (!lp_parse_at_line_end(p)) {
         bool region = lp_parse_at_word(p, "region");
+        if (lp_parse_at_word(p, "half_partials")) {
+            n->half_partials = true;
+            LP_TRY(next(p));
+            continue;
+        }
         if (!region && !lp_parse_at_word(p, "site"))
-            return lp_lex_expected(&p->x, "region, site or the end of the "
-                                          "line");
+            return lp_lex_expected(&p->x, "region, site, half_partials or the "
+                                          "end of the line");
         LpToken at = p->x.t;
         LP_TRY(next(p));
         if (region) {

@@ -179,6 +179,8 @@ static LpStatus check_node(const LpGraph *g, const LpGraphNode *n, LpType *out,
         BAD("%s draws no random numbers and does not round, but has a site",
             n->op->name);
     LP_TRY(check_rule(g, n, out, scratch, e));
+    if (n->half_partials && !lp_node_sums_halves(g, n))
+        BAD("%s has half partials, but sums no float16 numbers", n->op->name);
     int at = 0;
     for (const LpGraph *body; (body = lp_node_body(n, &at));)
         LP_TRY(lp_graph_verify(body, e));

@@ -7,6 +7,7 @@
 #include "src/autodiff/sweep.h"
 #include "src/ops/ops.h"
 #include "src/passes/anchors.h"
+#include "src/passes/multi_conv.h"
 #include "src/passes/pass.h"
 #include "src/passes/update.h"
 
@@ -207,6 +208,8 @@ static LpStatus complete(Compile *c)
         LP_TRY(lp_pass_done("sweep", s->micro, c->err));
         LP_TRY(lp_pass_done("sweep", s->update, c->err));
     }
+    LP_TRY(lp_set_partials(s->micro, s->numerics.half_partials, c->err));
+    LP_TRY(lp_set_partials(s->update, s->numerics.half_partials, c->err));
     LP_TRY(give_sites(s, 0, c->err));
     LP_TRY(optimise_step(s, false, c->err));
     LP_TRY(optimise_step(s, true, c->err));

@@ -50,8 +50,9 @@ LpStatus lp_rebuild(LpStepGraph *x, size_t n_var, LpRebuild pass,
 
 /* Rebuilding: makes a graph node by node, operands before users, from one that
  * stays as it is. `visit` may emit something else for a node through `gb`
- * (whose origin, region and site are the node's) and set out[], values of the
- * new graph of the same types; LP_NOVAL drops a result that nobody reads.
+ * (whose origin, region, site and partials are the node's) and set out[],
+ * values of the new graph of the same types; LP_NOVAL drops a result that
+ * nobody reads.
  * in[] are the node's operands in the new graph. Returning false copies the
  * node as it is. Names go to what their values became. */
 typedef struct LpRewrite {

@@ -104,6 +104,7 @@ static LpStatus visit_node(LpRewrite *rw, LpNodeId id, LpVisit visit,
             lp_graph_origin(rw->to, &rw->from->origin[n->origin], rw->err);
     rw->gb.region = n->region;
     rw->gb.site = n->site;
+    rw->gb.half_partials = n->half_partials;
     rw->gb.forced = true;
     LP_TRY(rw->err->code);
     bool done = visit(rw, id, in, out);

@@ -54,9 +54,11 @@ return Group.define("_PrecisionOptions", {
   {
     name = "setPartialsType", key = "partials_type", params = { "dtype" }, default = "float",
     popart = "partialsTypeMatMuls", set = set_partials,
-    doc = "Type of partial results of matrix multiplications and convolutions.",
-    effect = "half: partials take half the memory and exchange, and the arithmetic unit works "
-      .. "at its rate for half partials.",
+    doc = "Type of partial results of matrix multiplications, convolutions, sums and means of "
+      .. "float16.",
+    effect = "half: running sums round to float16 after each 16 products, in the order of their "
+      .. "index; partials take half the memory and exchange, and the arithmetic unit works at its "
+      .. "rate for them.",
   },
   {
     name = "halfFloatCasting", key = "half_float_casting", kind = H, default = H.Default,

@@ -242,22 +242,13 @@ describe("an option that is not carried out", function()
     return trainer
   end
 
-  it("is refused where it would change results, as half partials in a library's options",
-    function()
-      local half = nn.Conv2d(2, 2, 1):half()
-      local opts = poptorch.Options()
-      opts._Popart:set("convolutionOptions", { partialsType = "half" })
-      helper.raises("NotImplementedError", "partialsType half", function()
-        poptorch.inferenceModel(half, opts)(torch.ones(1, 2, 3, 3):half())
-      end)
-    end)
-
   it("is noted in the report, whatever session option or pattern it is", function()
     local values = { explicitRecomputation = true, virtualGraphMode = 1,
       enableNonStableSoftmax = true, ["executionPhaseSettings.phases"] = 4,
       tensorLocationSettingsOverride = { x = 1 }, ensureFp32LossScaleTensor = true,
       timeLimitScheduler = 1.0, reportOptions = { a = "b" },
-      convolutionOptions = { partialsType = "half", x = 1 }, engineOptions = { ["a.b"] = "1" } }
+      convolutionOptions = { partialsType = "half", x = 1 },
+      matmulOptions = { partialsType = "half" }, engineOptions = { ["a.b"] = "1" } }
     local trainer = run(function(opts)
       for name, value in pairs(values) do
         opts._Popart:set(name, value)
@@ -271,7 +262,7 @@ describe("an option that is not carried out", function()
       assert.truthy(text:find(("'%s'"):format(name), 1, true), name)
     end
     for _, name in ipairs({ "engine option 'a.b'", "NoSuchPattern", "autocastPolicy",
-      "partialsType", "convolutionOptions') x" }) do
+      "matmulOptions') partialsType", "convolutionOptions') x" }) do
       assert.truthy(text:find(name, 1, true), name)
     end
   end)

@@ -11,6 +11,8 @@
  * order afterwards. */
 #include "src/kernel/loops/reduce_kernel.h"
 
+#include "src/kernel/loops/half_reduce.h"
+
 #include <string.h>
 
 #include "src/base/interrupt.h"
@@ -441,10 +443,12 @@ static void set_conversions(Plan *p, LpDtype from, LpDtype to, bool truth)
 }
 
 LpStatus lp_reduce_prepare(const LpKernelReq *r, const LpReduceSpec *spec,
-                           const LpAttr *dims, LpKernel *k, LpErr *e LP_UNUSED)
+                           const LpAttr *dims, LpKernel *k, LpErr *e)
 {
     static const int column[LP_N_FOLDS] = {LP_LOOP_add, LP_LOOP_mul,
                                            LP_LOOP_maximum, LP_LOOP_minimum};
+    if (r->numerics.half_partials)
+        return lp_half_reduce_prepare(r, spec->end == LP_END_MEAN, dims, k, e);
     Plan *p = (void *)k->inl;
     LpDtype to = r->out[0].dtype;
     LpDtype t = spec->truth ? LP_I64 : lp_plain_type(to);

@@ -18,23 +18,22 @@
 #include "src/base/mem.h"
 #include "src/kernel/attrs.h"
 #include "src/kernel/nn/conv_layout.h"
+#include "src/kernel/nn/conv_sides.h"
 #include "src/kernel/nn/convref.h"
 #include "src/kernel/plain.h"
 #include "src/kernel/product/packed.h"
 #include "src/kernel/state.h"
 
-enum { SRC, W, DST, N_SIDES };
-
 typedef struct Conv {
-    LpDnnPrim *prim, *reorder[N_SIDES]; /* NULL: used as it is */
+    LpDnnPrim *prim, *reorder[LP_CONV_SIDES]; /* NULL: used as it is */
     LpDnnPass pass;
-    uint8_t role[N_SIDES]; /* side of operand 0, operand 1, the result */
-    size_t off[N_SIDES];   /* of reordered copies */
-    size_t scratch;        /* offset of the library's scratch */
+    uint8_t role[LP_CONV_SIDES]; /* side of operand 0, operand 1, the result */
+    size_t off[LP_CONV_SIDES];   /* of reordered copies */
+    size_t scratch;              /* offset of the library's scratch */
     size_t work;
-    int64_t parts;        /* of the batch, one after the other */
-    size_t step[N_SIDES]; /* from one part of an operand to the next */
-    size_t zero_bytes;    /* an empty sum: the result is all zero */
+    int64_t parts;              /* of the batch, one after the other */
+    size_t step[LP_CONV_SIDES]; /* from one part of an operand to the next */
+    size_t zero_bytes;          /* an empty sum: the result is all zero */
     bool empty;
 } Conv;
 
@@ -42,56 +41,9 @@ static void conv_free(void *state)
 {
     Conv *c = state;
     lp_dnn_free(c->prim);
-    for (int i = 0; i < N_SIDES; i++)
+    for (int i = 0; i < LP_CONV_SIDES; i++)
         lp_dnn_free(c->reorder[i]);
     lp_free(c);
-}
-
-/* ---- geometry ------------------------------------------------------------ */
-static LpDnnPass pass_of(int op_kind, bool transposed, uint8_t role[N_SIDES])
-{
-    static const uint8_t roles[4][N_SIDES] = {
-        {SRC, W, DST}, /* forward */
-        {DST, W, SRC}, /* backward data */
-        {DST, SRC, W}, /* backward weights: (grad, input) */
-        {SRC, DST, W}, /* … of a transposed one */
-    };
-    int kind = op_kind == 2 ? 2 + transposed : op_kind ^ transposed;
-    memcpy(role, roles[kind], N_SIDES);
-    return kind == 0   ? LP_DNN_FORWARD
-           : kind == 1 ? LP_DNN_BACKWARD_DATA
-                       : LP_DNN_BACKWARD_WEIGHTS;
-}
-
-/* The attributes of the convolution, which those of its gradients end with. */
-static const LpAttr *conv_attrs(const LpKernelReq *r, int op_kind)
-{
-    return op_kind > 0 ? r->attr + LP_CONV_BACK_STRIDE : r->attr;
-}
-
-/* The window after which exactly dst positions exist: what a floor drops is
- * taken off the trailing padding. */
-static void geometry(const LpAttr *a, const LpDesc *const side[N_SIDES],
-                     LpConvGeom *g)
-{
-    const LpDesc *src = side[SRC], *w = side[W], *dst = side[DST];
-    int n = src->ndim - 2;
-    *g = (LpConvGeom){.n_spatial = n,
-                      .n = src->shape[0],
-                      .groups = a[LP_CONV_GROUPS].i,
-                      .c_src = src->shape[1],
-                      .c_dst = dst->shape[1]};
-    for (int i = 0; i < n; i++) {
-        g->src[i] = src->shape[2 + i];
-        g->dst[i] = dst->shape[2 + i];
-        g->kernel[i] = w->shape[2 + i];
-        g->stride[i] = a[LP_CONV_STRIDE].v[i];
-        g->pad_l[i] = a[LP_CONV_PADDING].v[i];
-        g->dilation[i] = a[LP_CONV_DILATION].v[i];
-        g->pad_r[i] = (g->dst[i] - 1) * g->stride[i] +
-                      (g->kernel[i] - 1) * g->dilation[i] + 1 - g->src[i] -
-                      g->pad_l[i];
-    }
 }
 
 /* ---- the library --------------------------------------------------------- */
@@ -116,12 +68,12 @@ static LpStatus add_reorder(Conv *c, int side, const LpDnnLayout *user,
  * It works on blocks: one side that has none is reordered either way.
  * Its errors are about 1e-5 of the largest result. */
 static bool winograd_pays(LpDnnPass pass, const LpConvGeom *g, LpDtype t,
-                          const LpDesc *const side[N_SIDES])
+                          const LpDesc *const side[LP_CONV_SIDES])
 {
     enum { CHANNELS = 32, PRODUCTS = 2048, TILES = 64, FEW = 32, MANY = 512 };
     enum { SMALL = 256 * 256 }; /* 9 MB transformed; 512 x 512 take 38 */
     bool fits = t == LP_F32 && g->n_spatial == 2 && g->groups == 1 &&
-                (side[SRC]->block || side[DST]->block);
+                (side[LP_CONV_SRC]->block || side[LP_CONV_DST]->block);
     for (int i = 0; i < 2 && fits; i++)
         fits = g->kernel[i] == 3 && g->stride[i] == 1 && g->dilation[i] == 1;
     int64_t products = g->c_src * g->c_dst;
@@ -134,19 +86,21 @@ static bool winograd_pays(LpDnnPass pass, const LpConvGeom *g, LpDtype t,
 /* The problem for the library, and in `user` how the operands lie. Blocked ones
  * are used so if they are `kept`; the library chooses all else. */
 static LpStatus describe(const Conv *c, const LpConvGeom *g,
-                         const LpDesc *const side[N_SIDES], bool kept,
-                         LpDnnConv *d, LpDnnLayout user[N_SIDES], LpErr *e)
+                         const LpDesc *const side[LP_CONV_SIDES], bool kept,
+                         LpDnnConv *d, LpDnnLayout user[LP_CONV_SIDES],
+                         LpErr *e)
 {
-    LpDnnLayout *wish[N_SIDES] = {&d->src, &d->weights, &d->dst};
+    LpDnnLayout *wish[LP_CONV_SIDES] = {&d->src, &d->weights, &d->dst};
     d->pass = c->pass;
     d->n_spatial = g->n_spatial;
     memcpy(d->stride, g->stride, sizeof d->stride);
     memcpy(d->dilation, g->dilation, sizeof d->dilation);
     memcpy(d->pad_l, g->pad_l, sizeof d->pad_l);
     memcpy(d->pad_r, g->pad_r, sizeof d->pad_r);
-    for (int i = 0; i < N_SIDES; i++) {
+    for (int i = 0; i < LP_CONV_SIDES; i++) {
         int64_t shape[6], strides[6];
-        int n = lp_conv_axes(side[i], i == W, g->groups, shape, strides);
+        int n =
+            lp_conv_axes(side[i], i == LP_CONV_W, g->groups, shape, strides);
         LpDtype t = side[i]->dtype;
         if (side[i]->layout)
             user[i] = side[i]->layout->layout;
@@ -175,12 +129,13 @@ static LpStatus new_prim(LpDnnConv *d, bool winograd, LpDnnPrim **out, LpErr *e)
 /* The primitive. Blocks for which the library has only its reference loops are
  * reordered: that costs a pass over memory. */
 static LpStatus choose(Conv *c, const LpConvGeom *g,
-                       const LpDesc *const side[N_SIDES], const LpKernelReq *r,
-                       LpDnnLayout user[N_SIDES], LpErr *e)
+                       const LpDesc *const side[LP_CONV_SIDES],
+                       const LpKernelReq *r, LpDnnLayout user[LP_CONV_SIDES],
+                       LpErr *e)
 {
-    bool kept = side[SRC]->block || side[DST]->block;
+    bool kept = side[LP_CONV_SRC]->block || side[LP_CONV_DST]->block;
     bool winograd =
-        r->fast && winograd_pays(c->pass, g, side[DST]->dtype, side);
+        r->fast && winograd_pays(c->pass, g, side[LP_CONV_DST]->dtype, side);
     for (;; kept = false) {
         LpDnnConv d = {.threads = r->threads};
         LpErr probe = {0};
@@ -195,16 +150,16 @@ static LpStatus choose(Conv *c, const LpConvGeom *g,
 }
 
 static LpStatus build(Conv *c, const LpConvGeom *g,
-                      const LpDesc *const side[N_SIDES], const LpKernelReq *r,
-                      LpErr *e)
+                      const LpDesc *const side[LP_CONV_SIDES],
+                      const LpKernelReq *r, LpErr *e)
 {
-    LpDnnLayout user[N_SIDES];
+    LpDnnLayout user[LP_CONV_SIDES];
     LP_TRY(choose(c, g, side, r, user, e));
-    for (int i = 0; i < N_SIDES; i++)
+    for (int i = 0; i < LP_CONV_SIDES; i++)
         LP_TRY(add_reorder(c, i, &user[i], i == c->role[2], r->threads, e));
     c->scratch = c->work;
     size_t inner = lp_dnn_work_bytes(c->prim);
-    for (int i = 0; i < N_SIDES; i++)
+    for (int i = 0; i < LP_CONV_SIDES; i++)
         if (c->reorder[i] && lp_dnn_work_bytes(c->reorder[i]) > inner)
             inner = lp_dnn_work_bytes(c->reorder[i]);
     c->work += inner;
@@ -218,20 +173,20 @@ static LpStatus run_reorder(const Conv *c, int side, void *from, void *to,
     return lp_dnn_run(c->reorder[side], args, scratch, e);
 }
 
-static LpStatus run_part(const Conv *c, int64_t part, char *const side[N_SIDES],
-                         char *w, LpErr *e)
+static LpStatus run_part(const Conv *c, int64_t part,
+                         char *const side[LP_CONV_SIDES], char *w, LpErr *e)
 {
-    void *user[N_SIDES], *own[N_SIDES];
-    for (int i = 0; i < N_SIDES; i++) {
+    void *user[LP_CONV_SIDES], *own[LP_CONV_SIDES];
+    for (int i = 0; i < LP_CONV_SIDES; i++) {
         user[i] = side[i] + (size_t)part * c->step[i];
         own[i] = c->reorder[i] ? w + c->off[i] : user[i];
         bool there = part > 0 && c->step[i] == 0; /* reordered before */
         if (c->reorder[i] && i != c->role[2] && !there)
             LP_TRY(run_reorder(c, i, user[i], own[i], w + c->scratch, e));
     }
-    void *args[LP_DNN_N_ARGS] = {[LP_DNN_SRC] = own[SRC],
-                                 [LP_DNN_WEIGHTS] = own[W],
-                                 [LP_DNN_DST] = own[DST]};
+    void *args[LP_DNN_N_ARGS] = {[LP_DNN_SRC] = own[LP_CONV_SRC],
+                                 [LP_DNN_WEIGHTS] = own[LP_CONV_W],
+                                 [LP_DNN_DST] = own[LP_CONV_DST]};
     LP_TRY(lp_dnn_run(c->prim, args, w + c->scratch, e));
     int r = c->role[2];
     return c->reorder[r] ? run_reorder(c, r, own[r], user[r], w + c->scratch, e)
@@ -241,7 +196,7 @@ static LpStatus run_part(const Conv *c, int64_t part, char *const side[N_SIDES],
 static LpStatus conv_run(const Conv *c, void *const *in, void *out, void *work,
                          LpErr *e)
 {
-    char *side[N_SIDES];
+    char *side[LP_CONV_SIDES];
     if (c->empty) {
         memset(out, 0, c->zero_bytes);
         return LP_OK;
@@ -270,9 +225,9 @@ static double all_products(const LpConvGeom *g, const LpDesc *w)
 }
 
 /* Replaces src and dst by their first parts. */
-static void divide(Conv *c, LpConvGeom *g, LpDesc part[N_SIDES])
+static void divide(Conv *c, LpConvGeom *g, LpDesc part[LP_CONV_SIDES])
 {
-    double all = all_products(g, &part[W]);
+    double all = all_products(g, &part[LP_CONV_W]);
     if (c->pass == LP_DNN_BACKWARD_WEIGHTS || all <= PART)
         return;
     int64_t parts = (int64_t)(all / PART) + 1;
@@ -280,7 +235,7 @@ static void divide(Conv *c, LpConvGeom *g, LpDesc part[N_SIDES])
         parts++;
     c->parts = parts < g->n ? parts : g->n;
     g->n /= c->parts;
-    for (int i = 0; i < N_SIDES; i += DST) {
+    for (int i = 0; i < LP_CONV_SIDES; i += LP_CONV_DST) {
         LpDesc *d = &part[i];
         d->shape[0] = g->n;
         int64_t items = d->block ? lp_desc_numel(d) : g->n * d->strides[0];
@@ -289,19 +244,21 @@ static void divide(Conv *c, LpConvGeom *g, LpDesc part[N_SIDES])
 }
 
 /* a: the attributes that the three operators share. */
-static LpStatus conv_new(const LpAttr *a, int op_kind, const LpDesc d[N_SIDES],
-                         const LpKernelReq *r, Conv **out, LpErr *e)
+static LpStatus conv_new(const LpAttr *a, int op_kind,
+                         const LpDesc d[LP_CONV_SIDES], const LpKernelReq *r,
+                         Conv **out, LpErr *e)
 {
     Conv *c = lp_calloc(1, sizeof *c);
     LP_FAIL_IF(!c, e, LP_E_MEMORY, "out of memory");
-    LpDesc part[N_SIDES];
-    const LpDesc *const side[N_SIDES] = {&part[SRC], &part[W], &part[DST]};
-    c->pass = pass_of(op_kind, a[LP_CONV_TRANSPOSED].i != 0, c->role);
+    LpDesc part[LP_CONV_SIDES];
+    const LpDesc *const side[LP_CONV_SIDES] = {
+        &part[LP_CONV_SRC], &part[LP_CONV_W], &part[LP_CONV_DST]};
+    c->pass = lp_conv_pass(op_kind, a[LP_CONV_TRANSPOSED].i != 0, c->role);
     c->parts = 1;
-    for (int i = 0; i < N_SIDES; i++)
+    for (int i = 0; i < LP_CONV_SIDES; i++)
         part[c->role[i]] = d[i];
     LpConvGeom g;
-    geometry(a, side, &g);
+    lp_conv_geometry(a, side, &g);
     LpStatus s = LP_OK;
     if (lp_desc_numel(&d[0]) == 0 || lp_desc_numel(&d[1]) == 0 ||
         lp_desc_numel(&d[2]) == 0) {
@@ -333,7 +290,7 @@ LP_PLAIN_CORE(core)
 
 typedef struct Reference {
     LpConvGeom g;
-    uint8_t role[N_SIDES];
+    uint8_t role[LP_CONV_SIDES];
     uint8_t pass;
     bool integers;
 } Reference;
@@ -341,7 +298,7 @@ typedef struct Reference {
 LP_PLAIN_CORE(reference_core)
 {
     const Reference *f = (const void *)p->param;
-    void *side[N_SIDES];
+    void *side[LP_CONV_SIDES];
     side[f->role[0]] = in[0];
     side[f->role[1]] = in[1];
     side[f->role[2]] = out[0];
@@ -352,15 +309,16 @@ LP_PLAIN_CORE(reference_core)
 static LpStatus reference(const LpKernelReq *r, int op_kind, LpKernel *k,
                           LpErr *e)
 {
-    const LpAttr *a = conv_attrs(r, op_kind);
+    const LpAttr *a = lp_conv_attrs(r, op_kind);
     Reference f;
-    const LpDesc *d[N_SIDES] = {&r->in[0], &r->in[1], &r->out[0]};
-    const LpDesc *side[N_SIDES];
-    f.pass = (uint8_t)pass_of(op_kind, a[LP_CONV_TRANSPOSED].i != 0, f.role);
+    const LpDesc *d[LP_CONV_SIDES] = {&r->in[0], &r->in[1], &r->out[0]};
+    const LpDesc *side[LP_CONV_SIDES];
+    f.pass =
+        (uint8_t)lp_conv_pass(op_kind, a[LP_CONV_TRANSPOSED].i != 0, f.role);
     f.integers = !lp_is_float(r->out[0].dtype);
-    for (int i = 0; i < N_SIDES; i++)
+    for (int i = 0; i < LP_CONV_SIDES; i++)
         side[f.role[i]] = d[i];
-    geometry(a, side, &f.g);
+    lp_conv_geometry(a, side, &f.g);
     return lp_plain_prepare(r, k, reference_core, LP_F64, &f, sizeof f, 0, e);
 }
 
@@ -395,6 +353,8 @@ static LpStatus prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
                         LpErr *e)
 {
     LpDtype t = r->out[0].dtype;
+    if (r->numerics.half_partials)
+        return lp_half_conv_prepare(r, op_kind, k, e);
     if (t == LP_F64 || !lp_is_float(t))
         return reference(r, op_kind, k, e);
     bool direct = lp_dnn_native(r->in[0].dtype) && dense(&r->in[0]) &&
@@ -404,12 +364,12 @@ static LpStatus prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
                "%s: weights in the library's layout with other operands that "
                "are converted",
                r->op->name);
-    LpDesc d[N_SIDES] = {r->in[0], r->in[1], r->out[0]};
-    for (int i = 0; i < N_SIDES && !direct; i++)
+    LpDesc d[LP_CONV_SIDES] = {r->in[0], r->in[1], r->out[0]};
+    for (int i = 0; i < LP_CONV_SIDES && !direct; i++)
         d[i] = contiguous(&d[i], LP_F32);
     Conv *c;
     LpErr probe = {0};
-    LpStatus s = conv_new(conv_attrs(r, op_kind), op_kind, d, r, &c, &probe);
+    LpStatus s = conv_new(lp_conv_attrs(r, op_kind), op_kind, d, r, &c, &probe);
     if (s == LP_E_MEMORY || (s != LP_OK && has_layout(r)))
         return lp_fail(e, s, "%s", probe.msg);
     if (s != LP_OK) /* a window the library does not take */
@@ -425,10 +385,11 @@ static LpStatus prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
 /* ---- layouts ------------------------------------------------------------- */
 bool lp_conv_makes(const LpKernelReq *r, bool gradient)
 {
-    LpDesc d[N_SIDES] = {r->in[0], r->in[1], r->out[0]};
+    LpDesc d[LP_CONV_SIDES] = {r->in[0], r->in[1], r->out[0]};
     LpErr probe = {0};
     Conv *c;
-    if (conv_new(conv_attrs(r, gradient), gradient, d, r, &c, &probe) != LP_OK)
+    if (conv_new(lp_conv_attrs(r, gradient), gradient, d, r, &c, &probe) !=
+        LP_OK)
         return false;
     bool makes = !c->empty && !c->reorder[c->role[2]];
     conv_free(c);
@@ -440,7 +401,8 @@ LpStatus lp_conv_layout(const LpKernelReq *r, bool gradient, LpConvLayout *h,
                         bool *plain, LpErr *e)
 {
     const LpDesc *x = &r->in[0], *w = &r->in[1], *y = &r->out[0];
-    LpDesc forward[N_SIDES] = {*x, *w, *y}, back[N_SIDES] = {*y, *x, *w};
+    LpDesc forward[LP_CONV_SIDES] = {*x, *w, *y},
+           back[LP_CONV_SIDES] = {*y, *x, *w};
     LpDnnLayout rows;
     int64_t shape[6], strides[6];
     Conv *c;
@@ -463,11 +425,11 @@ bool lp_conv_take_packing(LpKernel *conv, LpKernel *pack, size_t *bytes)
     if (conv->run != direct_run)
         return false;
     Conv *c = conv->state;
-    if (c->empty || c->role[1] != W || !c->reorder[W])
+    if (c->empty || c->role[1] != LP_CONV_W || !c->reorder[LP_CONV_W])
         return false;
     *bytes = lp_dnn_layout(c->prim, LP_DNN_WEIGHTS)->bytes;
-    lp_reorder_kernel(c->reorder[W], pack);
-    c->reorder[W] = NULL;
+    lp_reorder_kernel(c->reorder[LP_CONV_W], pack);
+    c->reorder[LP_CONV_W] = NULL;
     return true;
 }
 

@@ -16,6 +16,7 @@
 #include "src/kernel/plain.h"
 #include "src/kernel/product/dnn.h"
 #include "src/kernel/product/gemm.h"
+#include "src/kernel/product/half_sums.h"
 #include "src/kernel/product/product.h"
 #include "src/kernel/product/tiles.h"
 #include "src/kernel/state.h"
@@ -250,6 +251,8 @@ static LpStatus converted(const LpKernelReq *r, LpKernel *k, Matrix m[3],
 
 LP_KERNEL_PREPARE(lp_mm_prepare)
 {
+    if (r->numerics.half_partials)
+        return lp_half_mm_prepare(r, k, e);
     Matrix m[3] = {matrix_of(&r->in[0]), matrix_of(&r->in[1]),
                    matrix_of(&r->out[0])};
     LpDtype t = r->in[0].dtype, c_t = r->out[0].dtype;

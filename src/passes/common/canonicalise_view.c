@@ -61,7 +61,9 @@ static LpVal transposed_product(LpRewrite *rw, const LpGraphNode *n, LpVal x)
         !rw->to->origin[d->origin].backward)
         return LP_NOVAL;
     LpVal a = d->in[0], b = d->in[1]; /* emitting moves the node */
+    bool half = d->half_partials;
     LpVal left = transposed(rw, b), right = transposed(rw, a);
+    rw->gb.half_partials = half;
     return lp_op2(&rw->gb.b, LP_OP_mm, left, right);
 }
 

@@ -114,7 +114,8 @@ static bool same_node(const LpRewrite *rw, const LpGraphNode *n,
 {
     const LpGraph *g = rw->to;
     return m->op == n->op && m->region == label && m->n_out == n->n_out &&
-           n->n_in == m->n_in && lp_same_values(g, in, g, m->in, n->n_in) &&
+           n->n_in == m->n_in && n->half_partials == m->half_partials &&
+           lp_same_values(g, in, g, m->in, n->n_in) &&
            lp_same_attrs(n->op, n->attr, m->attr) &&
            lp_origin_same_location(&g->origin[rw->gb.origin],
                                    &g->origin[m->origin]);

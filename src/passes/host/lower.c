@@ -464,7 +464,7 @@ static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
                      .in = q->in,
                      .out = q->out,
                      .site = n->site,
-                     .numerics = l->step->numerics,
+                     .numerics = lp_node_numerics(l->step->numerics, n),
                      .fast = l->o->fast,
                      .split = l->o->split};
     r.threads = k->threads = lp_width_of(&r, l->o->threads);

@@ -94,7 +94,7 @@ LpStatus lp_prepare_epilogue(LpLower *l, LpNodeId product, const LpGraphNode *n,
                      .n_out = 1,
                      .in = d,
                      .out = &l->location[mm->out].desc,
-                     .numerics = l->step->numerics,
+                     .numerics = lp_node_numerics(l->step->numerics, mm),
                      .split = l->o->split};
     r.threads = lp_width_of(&r, l->o->threads);
     return lp_mm_chain_prepare(&r, &f, at, k, l->err);

@@ -80,7 +80,7 @@ static LpStatus choose(Regions *x, const LpHostOptions *o, LpErr *e)
     for (size_t r = 1; r < g->n_region; r++)
         x->whole[r] = o->fuse && g->region[r].op->prepare;
     for (size_t i = 0; i < g->n_node; i++)
-        if (g->node[i].site)
+        if (g->node[i].site || g->node[i].half_partials)
             x->whole[g->node[i].region] = false;
     for (size_t i = 0; i < g->n_output; i++) {
         uint32_t r = maker(x, g->output[i]);

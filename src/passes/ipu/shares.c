@@ -2,13 +2,9 @@
  * (set_available_memory), and what the settings of a multi-convolution give
  * its convolutions; in the bodies of loops and branches as in the micro graph.
  *
- * The convolutions of one multi-convolution are those with its text in their
- * origin: "NUMBER PLAN RESERVED BACK_OFF PROPORTIONS PARTIALS", where PLAN is
- * parallel or serial and the last two are lists with commas (of one element
- * for all, or "-"); the numbers say which nodes belong together. Its gradients
- * to the inputs run as one as well, and those to the weights. The plan alone
- * is that of a product or convolution in no multi-convolution, and of its
- * gradients; the number is -1.
+ * The convolutions of one multi-convolution are those with its number
+ * (src/passes/multi_conv.h). Its gradients to the inputs run as one as well,
+ * and those to the weights.
  *
  * In parallel every convolution has tiles of its own, and the longest is what
  * they take together. Each gets RESERVED tiles at least, else as few as keep it
@@ -23,6 +19,7 @@
 
 #include "src/kernel/attrs.h"
 #include "src/ops/ops.h"
+#include "src/passes/multi_conv.h"
 
 /* ---- available memory ---------------------------------------------------- */
 /* A marker means the product, convolution or look-up that made its operand, or
@@ -48,58 +45,11 @@ static void find_markers(const LpGraph *g, LpShare *share)
 }
 
 /* ---- settings of a multi-convolution ------------------------------------- */
-typedef struct Settings {
-    bool parallel, alone;
-    long reserved;
-    double back_off;
-    const char *proportions, *partials; /* lists, up to the next blank */
-} Settings;
-
-static const char *after_blank(const char *s)
+static LpStatus settle(const LpMultiConv *s, uint32_t k, LpShare *share,
+                       LpErr *e)
 {
-    s = strchr(s, ' ');
-    return s ? s + 1 : "";
-}
-
-static LpStatus read_settings(const char *text, Settings *s, LpErr *e)
-{
-    const char *plan = after_blank(text), *reserved = after_blank(plan);
-    const char *back_off = after_blank(reserved);
-    s->parallel = strncmp(plan, "parallel ", 9) == 0;
-    s->reserved = strtol(reserved, NULL, 10);
-    s->back_off = strtod(back_off, NULL);
-    s->proportions = after_blank(back_off);
-    s->partials = after_blank(s->proportions);
-    s->alone = strncmp(plan, "alone ", 6) == 0;
-    bool fine = s->parallel || s->alone || strncmp(plan, "serial ", 7) == 0;
-    LP_FAIL_IF(!fine || s->reserved < 0 ||
-                   !(s->back_off >= 0 && s->back_off <= 1) || !s->partials[0],
-               e, LP_E_VALUE,
-               "multi_conv: expected \"NUMBER parallel|serial|alone "
-               "RESERVED_TILES BACK_OFF PROPORTIONS PARTIALS\", got \"%s\"",
-               text);
-    return LP_OK;
-}
-
-/* Element k of a list, or its only one; "" of the list "-". */
-static const char *element(const char *list, uint32_t k)
-{
-    size_t n = strcspn(list, " ");
-    const char *at = list;
-    if (n == 1 && *list == '-')
-        return "";
-    for (const char *comma; k > 0; k--, at = comma + 1) {
-        comma = memchr(at, ',', n - (size_t)(at - list));
-        if (!comma)
-            return at == list ? at : "";
-    }
-    return at;
-}
-
-static LpStatus settle(const Settings *s, uint32_t k, LpShare *share, LpErr *e)
-{
-    const char *proportion = element(s->proportions, k);
-    const char *partials = element(s->partials, k);
+    const char *proportion = lp_multi_conv_element(s->proportions, k);
+    const char *partials = lp_multi_conv_element(s->partials, k);
     if (*proportion)
         share->proportion = strtod(proportion, NULL);
     if (*partials)
@@ -118,7 +68,7 @@ typedef struct Group {
     const LpGraph *g;
     const int *stage; /* of the nodes of g; NULL: of a body, which has one */
     LpShare *share;   /* likewise */
-    Settings s;
+    LpMultiConv s;
     LpNodeId *node;
     uint32_t n;
 } Group;
@@ -137,36 +87,11 @@ static bool same_group(const Group *x, LpNodeId a, LpNodeId b)
            (!x->stage || x->stage[a] == x->stage[b]);
 }
 
-/* Does the gradient node b belong to the convolution f? The gradient to the
- * input reads its weights, the one to the weights its input. */
-static bool is_gradient_of(const LpGraph *g, LpNodeId b, LpNodeId f)
-{
-    bool of_input = g->node[b].op->product == LP_PRODUCT_CONV_INPUT;
-    return g->node[b].in[1] == g->node[f].in[of_input ? 1 : 0] &&
-           lp_type_eq(lp_graph_type(g, g->node[b].in[0]),
-                      lp_graph_type(g, g->node[f].out));
-}
-
 /* Which convolution of its scope, from 0, each member of the group is. */
 static void number(const Group *x, uint32_t *nr)
 {
-    const LpGraph *g = x->g;
-    for (uint32_t i = 0; i < x->n; i++) {
-        LpNodeId own = x->node[i];
-        bool backward = lp_origin_of(g, own)->backward;
-        uint32_t k = 0;
-        nr[i] = i;
-        for (LpNodeId f = 0; f < own; f++) {
-            if (number_of(g, f) != number_of(g, own) ||
-                lp_origin_of(g, f)->backward)
-                continue;
-            if (backward && is_gradient_of(g, own, f))
-                nr[i] = k;
-            k++;
-        }
-        if (!backward)
-            nr[i] = k;
-    }
+    for (uint32_t i = 0; i < x->n; i++)
+        nr[i] = lp_multi_conv_index(x->g, x->node[i], i);
 }
 
 static LpStatus independent(const Group *x)
@@ -290,7 +215,7 @@ static LpStatus group_of(Group *x, LpNodeId first, bool *done)
     const LpOrigin *o = lp_origin_of(x->g, first);
     if (!o->backward)
         o = lp_origin_of(x->g, x->node[x->n - 1]);
-    LP_TRY(read_settings(o->multi_conv, &x->s, x->p->err));
+    LP_TRY(lp_multi_conv_read(o->multi_conv, &x->s, x->p->err));
     number(x, nr);
     for (uint32_t i = 0; i < x->n; i++)
         LP_TRY(settle(&x->s, nr[i], &x->share[x->node[i]], x->p->err));
@@ -316,11 +241,11 @@ static LpStatus alone(const Group *x)
 {
     for (LpNodeId n = 0; n < x->g->n_node; n++) {
         const char *text = lp_origin_of(x->g, n)->multi_conv;
-        Settings s;
+        LpMultiConv s;
         if (!*text || x->g->node[n].op->product == LP_PRODUCT_NONE)
             continue;
-        LP_TRY(read_settings(text, &s, x->p->err));
-        if (s.alone)
+        LP_TRY(lp_multi_conv_read(text, &s, x->p->err));
+        if (lp_multi_conv_alone(&s, &x->g->node[n]))
             LP_TRY(settle(&s, 0, &x->share[n], x->p->err));
     }
     return LP_OK;
