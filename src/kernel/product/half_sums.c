@@ -15,6 +15,7 @@
 enum {
     DEPTH = 256, /* of a stretch of k; whole runs */
     PANELS = 8,  /* of a piece, at most: its packed stretch stays in a cache */
+    FEW = 4,     /* results that are summed one by one */
     MAX_ROWS = 16,
     MAX_WIDTH = 32,
 };
@@ -216,6 +217,18 @@ static void zeros(const LpHalfSums *h, float *c)
                 c[h->c_batch[b] + h->c_i[i] + h->c_j[j]] = 0;
 }
 
+/* Few results: panels would be nearly empty. */
+static void lines(const LpHalfSums *h, const float *a, const float *b, float *c)
+{
+    for (int64_t at = 0; at < h->batch * h->m * h->n; at++) {
+        int64_t batch = at / (h->m * h->n), j = at % h->n, i = at / h->n % h->m;
+        const float *x = a + h->a_batch[batch] + h->a_i[i];
+        const float *y = b + h->b_batch[batch] + h->b_j[j];
+        c[h->c_batch[batch] + h->c_i[i] + h->c_j[j]] =
+            loops()->line(h->k, h->rounds, x, h->a_k, y, h->b_k);
+    }
+}
+
 void lp_half_sums_run(const LpHalfSums *h, const float *a, const float *b,
                       float *c, void *work)
 {
@@ -223,6 +236,10 @@ void lp_half_sums_run(const LpHalfSums *h, const float *a, const float *b,
         return;
     if (h->k == 0) {
         zeros(h, c);
+        return;
+    }
+    if (h->m * h->n <= FEW) {
+        lines(h, h->turned ? b : a, h->turned ? a : b, c);
         return;
     }
     Run r = {.h = h,

@@ -18,6 +18,9 @@ typedef struct LpHalfLoops {
      * memory if `dense` */
     void (*pack)(int64_t k, const float *x, const int64_t *at_k,
                  const int64_t *at_j, bool dense, float *to);
+    /* one element: the sum of a[at_a[q]] b[at_b[q]], rounded likewise */
+    float (*line)(int64_t k, int64_t rounds, const float *a,
+                  const int64_t *at_a, const float *b, const int64_t *at_b);
 } LpHalfLoops;
 
 typedef const LpHalfLoops LpHalfLoopsOf[1];

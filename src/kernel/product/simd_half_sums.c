@@ -148,5 +148,21 @@ static void pack(int64_t k, const float *x, const int64_t *at_k,
     }
 }
 
+static float line(int64_t k, int64_t rounds, const float *a,
+                  const int64_t *at_a, const float *b, const int64_t *at_b)
+{
+    float s = 0;
+    for (int64_t q = 0; q < k;) {
+        int64_t end = k - q < LP_HALF_RUN ? k : q + LP_HALF_RUN;
+        for (; q < end; q++)
+            s += a[at_a[q]] * b[at_b[q]];
+        if (rounds-- > 0) {
+            V v = ROUND(SET(s));
+            memcpy(&s, &v, sizeof s);
+        }
+    }
+    return s;
+}
+
 LpHalfLoopsOf LP_SIMD_NAME(lp_half_loops) = {
-    {.rows = MR, .width = WIDTH, .tile = tile, .pack = pack}};
+    {.rows = MR, .width = WIDTH, .tile = tile, .pack = pack, .line = line}};
