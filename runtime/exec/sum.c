@@ -33,14 +33,12 @@ static void sum_at_random(LpDtype t, char *a, const char *b, int64_t n,
     enum { BLOCK = 512 };
     float x[BLOCK], y[BLOCK];
     LpConvert load = lp_convert_loop(t, LP_F32);
-    LpConvert store = lp_convert_loop(LP_F32, t);
     for (int64_t i = 0; i < n; i += BLOCK) {
         int64_t m = n - i < BLOCK ? n - i : BLOCK;
         load(m, x, 4, a + 2 * i, 2);
         load(m, y, 4, b + 2 * i, 2);
         sum_f32(x, y, m);
-        lp_round_at_random(r, t, (uint64_t)i, m, x);
-        store(m, a + 2 * i, 2, x, 4);
+        lp_store_at_random(r, t, (uint64_t)i, m, x, (void *)(a + 2 * i));
     }
 }
 

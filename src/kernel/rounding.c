@@ -1,18 +1,17 @@
 /* The one place that rounds at random. See rounding.h. */
 #include "src/kernel/rounding.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "src/base/checked.h"
-#include "src/base/half.h"
 #include "src/base/mem.h"
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/nn/nnloops.h"
+#include "src/kernel/roundloops.h"
 #include "src/kernel/state.h"
 
 enum {
-    WORDS = 1024,       /* of a block; a multiple of 4 */
+    BLOCK = 1024,       /* numbers whose draws a cache holds; whole pairs */
     PARALLEL = 1 << 14, /* elements that pay for waking a thread */
 };
 
@@ -27,58 +26,52 @@ LpRandom lp_rounding_stream(const LpRunCtx *rc, uint64_t site, int result)
 }
 
 /* ---- numbers ------------------------------------------------------------- */
-/* Adds w, below the last place that is kept, to the magnitude, and cuts: `drop`
- * bits of the significand go. A carry moves into the exponent. */
-static inline uint32_t cut(uint32_t u, uint32_t w, int drop)
+static const LpRoundLoops *loops(void)
 {
-    uint32_t low = ((uint32_t)1 << drop) - 1;
-    return (u + (w >> (32 - drop))) & ~low;
+    return LP_SIMD_PICK(lp_round_loops);
 }
 
-/* float16 below 2^-14: multiples of 2^-24. */
-static float round_small(float x, uint32_t w)
+/* n <= BLOCK numbers of a stretch; draws are read past them. */
+static void store_block(const LpRandom *r, LpDtype to, uint64_t at, int64_t n,
+                        const float *x, uint16_t *out)
 {
-    double m = fabs((double)x) * 0x1p24, whole = floor(m);
-    whole += m - whole > (double)w * 0x1p-32;
-    return copysignf((float)(whole * 0x1p-24), x);
-}
-
-static void round_f16(int64_t n, float *x, const uint32_t *w)
-{
-    int small = 0;
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t u = lp_float_bits(x[i]), m = u & 0x7fffffff;
-        bool fits = m >= 0x38800000 && m < 0x477fe000; /* 2^-14, 65504 */
-        small |= m < 0x38800000 && m != 0;
-        x[i] = lp_bits_float(fits ? cut(u, w[i], 13) : u);
+    uint32_t words[BLOCK / 2 + 16];
+    const uint32_t ctr[4] = {(uint32_t)(at / 8), r->iteration, r->replica,
+                             r->micro_batch};
+    int64_t skip = (int64_t)(at % 8);
+    lp_nn()->philox(r->key, ctr, (skip + n + 7) / 8, words);
+    const uint16_t *draw = (const void *)words;
+    LpRoundLoop loop = to == LP_F16 ? loops()->f16 : loops()->bf16;
+    if (skip % 2) { /* the second of a pair, behind any number */
+        const float pair[2] = {0, x[0]};
+        uint16_t y[2];
+        loop(2, pair, draw + skip - 1, y);
+        *out++ = y[1];
+        x++;
+        skip++;
+        n--;
     }
-    for (int64_t i = 0; small && i < n; i++)
-        if (fabsf(x[i]) < 0x1p-14f)
-            x[i] = round_small(x[i], w[i]);
+    loop(n, x, draw + skip, out);
 }
 
-static void round_bf16(int64_t n, float *x, const uint32_t *w)
+void lp_store_at_random(const LpRandom *r, LpDtype to, uint64_t at, int64_t n,
+                        const float *x, uint16_t *out)
 {
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t u = lp_float_bits(x[i]);
-        bool fits = (u & 0x7fffffff) < 0x7f7f0000; /* the largest */
-        x[i] = lp_bits_float(fits ? cut(u, w[i], 16) : u);
+    for (int64_t i = 0, m; i < n; i += m) {
+        m = lp_min(n - i, BLOCK);
+        store_block(r, to, at + (uint64_t)i, m, x + i, out + i);
     }
 }
 
 void lp_round_at_random(const LpRandom *r, LpDtype to, uint64_t at, int64_t n,
                         float *x)
 {
-    uint32_t w[WORDS + 4];
-    while (n > 0) {
-        int64_t skip = (int64_t)(at % 4), m = n < WORDS - 4 ? n : WORDS - 4;
-        const uint32_t ctr[4] = {(uint32_t)(at / 4), r->iteration, r->replica,
-                                 r->micro_batch};
-        lp_nn()->philox(r->key, ctr, (skip + m + 3) / 4, w);
-        (to == LP_F16 ? round_f16 : round_bf16)(m, x, w + skip);
-        at += (uint64_t)m;
-        x += m;
-        n -= m;
+    LpConvert load = lp_convert_loop(to, LP_F32);
+    uint16_t y[BLOCK];
+    for (int64_t i = 0, m; i < n; i += m) {
+        m = lp_min(n - i, BLOCK);
+        store_block(r, to, at + (uint64_t)i, m, x + i, y);
+        load(m, x + i, 4, y, 2);
     }
 }
 
@@ -86,6 +79,7 @@ void lp_round_at_random(const LpRandom *r, LpDtype to, uint64_t at, int64_t n,
 typedef struct Wide {
     bool is;         /* a half type, float32 for the kernel */
     LpCopyPlan plan; /* between the two */
+    bool dense;      /* a result that is stored as it is rounded */
     size_t off;      /* of the float32 numbers in the scratch memory */
     LpDtype to;      /* of results */
     int64_t n;
@@ -99,17 +93,22 @@ typedef struct Frame {
     Wide wide[]; /* operands, then results */
 } Frame;         /* scratch: what the kernel is given, the numbers, its own */
 
-static void round_result(const LpKernel *k, const Wide *w, const LpRandom *r,
-                         float *x)
+static void store_result(const LpKernel *k, const Wide *w, const LpRandom *r,
+                         float *x, void *out)
 {
-    int64_t blocks = (w->n + WORDS - 1) / WORDS;
+    int64_t blocks = (w->n + BLOCK - 1) / BLOCK;
     int threads = w->n < PARALLEL ? 1 : k->threads;
+    uint16_t *y = out;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < blocks; i++) {
-        int64_t at = i * WORDS, left = w->n - at;
-        lp_round_at_random(r, w->to, (uint64_t)at, left < WORDS ? left : WORDS,
-                           x + at);
+        int64_t at = i * BLOCK, n = lp_min(w->n - at, BLOCK);
+        if (w->dense)
+            lp_store_at_random(r, w->to, (uint64_t)at, n, x + at, y + at);
+        else
+            lp_round_at_random(r, w->to, (uint64_t)at, n, x + at);
     }
+    if (!w->dense)
+        lp_copy_run(&w->plan, x, out);
 }
 
 static LpStatus run(const LpKernel *k, void *const *in, void *const *out,
@@ -131,8 +130,7 @@ static LpStatus run(const LpKernel *k, void *const *in, void *const *out,
         if (!w->is)
             continue;
         LpRandom r = lp_rounding_stream(rc, f->site, i);
-        round_result(k, w, &r, ptr[f->n_in + i]);
-        lp_copy_run(&w->plan, ptr[f->n_in + i], out[i]);
+        store_result(k, w, &r, ptr[f->n_in + i], out[i]);
     }
     return LP_OK;
 }
@@ -159,6 +157,7 @@ static bool widen(const LpDesc *d, bool result, int threads, size_t *total,
     *seen = lp_desc_of(&t);
     lp_copy_plan(result ? seen : d, result ? d : seen, threads, &w->plan);
     w->to = d->dtype;
+    w->dense = result && lp_desc_contiguous(d);
     w->n = lp_desc_numel(d);
     w->off = *total;
     return lp_add_size(*total, ((size_t)w->n * 4 + 63) / 64 * 64, total);

@@ -5,10 +5,11 @@
  * there is one place that rounds: around any kernel, whose operands and results
  * are then float32 (lp_prepare), and after each node of a chain (fused.h).
  *
- * Element e of a result takes word e of the stream that its site, the number of
- * the result and the run give, as elements of random operators do: the same
- * bits on any number of threads, in any layout of memory, alone or in a chain,
- * and when it is made again. */
+ * Elements 2 i and 2 i + 1 of a result share word i of the stream that its site,
+ * the number of the result and the run give; each draws its own half of the
+ * word, which is as many bits as a normal number loses, and smaller ones the
+ * other half below it. So bits are the same on any number of threads, in any
+ * layout of memory, alone or in a chain, and when a result is made again. */
 #ifndef LP_KERNEL_ROUNDING_H
 #define LP_KERNEL_ROUNDING_H
 
@@ -20,8 +21,11 @@ LpRandom lp_rounding_stream(const LpRunCtx *rc, uint64_t site, int result);
 
 /* Rounds x[0 … n), elements at, at + 1, … of a result, to numbers of `to`, a
  * half type. What is not finite stays; beyond the largest number of the type
- * the nearest is taken (a later conversion does it), so that no number becomes
- * infinite that would not otherwise. */
+ * the nearest is taken, so that no number becomes infinite that would not
+ * otherwise. */
+void lp_store_at_random(const LpRandom *r, LpDtype to, uint64_t at, int64_t n,
+                        const float *x, uint16_t *out);
+/* The same in place, in float32. */
 void lp_round_at_random(const LpRandom *r, LpDtype to, uint64_t at, int64_t n,
                         float *x);
 

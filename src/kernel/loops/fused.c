@@ -156,7 +156,6 @@ static void round_block(const Run *r, const Node *d, int64_t at, int64_t n,
     }
     LpRandom stream = lp_rounding_stream(r->rc, d->site, 0);
     lp_round_at_random(&stream, d->stored, (uint64_t)at, n, y);
-    lp_pointwise_round(n, y, d->held, d->stored); /* beyond the largest */
 }
 
 static void run_block(const Run *r, int64_t at, int64_t n)
