@@ -8,6 +8,7 @@ local adam = require("popart.optimizers.adam")
 local adaptive = require("popart.optimizers.adaptive")
 local base = require("popart.optimizers.base")
 local clipping = require("popart.optimizers.clipping")
+local loss_scaling = require("popart.loss_scaling")
 local prefixes = require("popart.prefixes")
 local scalars = require("popart.optimizers.scalars")
 local sgd = require("popart.optimizers.sgd")
@@ -30,9 +31,12 @@ local M = {
 ---@param optimizer popart.Optimizer
 ---@param parameters table[] {name =, tensor =} each
 ---@param given? table<string, torch.Tensor> by name, among them states that go on
+---@param scaling? table how the session finds the loss scale
 ---@return popart.optimizers.View
-function M.view(optimizer, parameters, given)
-  return View(optimizer, parameters, given)
+function M.view(optimizer, parameters, given, scaling)
+  local view = View(optimizer, parameters, given)
+  view.scaling = scaling
+  return view
 end
 
 local STATES = { prefixes.reservedAcclPrefix(), prefixes.reservedAccl1Prefix(),
@@ -43,6 +47,9 @@ local STATES = { prefixes.reservedAcclPrefix(), prefixes.reservedAccl1Prefix(),
 ---@param name string
 ---@return boolean
 function M.is_state(name)
+  if loss_scaling.is_state(name) then
+    return true
+  end
   for _, prefix in ipairs(STATES) do
     if name:sub(1, #prefix) == prefix then
       return true

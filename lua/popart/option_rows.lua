@@ -22,7 +22,7 @@ local STREAMS = "host streams of the simulated system have one form"
 local PLACED = "blocks and the execution strategy place operators"
 local SERIAL = "batchSerializationSettings.factor is not set"
 local NEUTRAL = "it orders work and changes no value; the order here is fixed"
-local LOSS_SCALING = "automaticLossScalingSettings.enabled is not set"
+local TRACKED = "When automaticLossScalingSettings.enabled halves or doubles the loss scale."
 local OWN_REPLICAS = "a session has the replicas of its own process alone"
 local LIBRARY = "the planner of the simulated machine has no such setting"
 local CHECKS = "the compiler checks itself always"
@@ -261,22 +261,19 @@ local rows = {
     "Spreads host tensors over tiles.", only = "popart", no_effect = STREAMS },
   -- loss scaling
   { "automaticLossScalingSettings.enabled", "b", false, "Finds the loss scale.",
-    poptorch = "read", refused = "the loss scale is the optimizer's lossScaling, sessions do not "
-      .. "find the loss scale by themselves" },
+    poptorch = "read", effect = "A factor of the loss scale follows the gradients; they are "
+      .. "counted in every micro-batch." },
   { "automaticLossScalingSettings.toTrackTensors", "l", nil, "Tensors whose gradients count.",
-    of = "string", only = "popart", no_effect = LOSS_SCALING },
+    of = "string", only = "popart", effect = TRACKED },
   { "automaticLossScalingSettings.binEdgeLocation", "f", 0.125, "From what share of the greatest "
-    .. "number on a gradient is large.", poptorch = LOSS_SCALING,
-    no_effect = LOSS_SCALING },
+    .. "number on a gradient is large.", poptorch = "read", effect = TRACKED },
   { "automaticLossScalingSettings.thresholdUpperCountProportion", "f", 1e-7,
-    "The share of large gradients that halves the scale.", poptorch = LOSS_SCALING,
-    no_effect = LOSS_SCALING },
+    "The share of large gradients that halves the scale.", poptorch = "read", effect = TRACKED },
   { "automaticLossScalingSettings.updatePeriod", "i", 1, "Updates between two changes.", min = 1,
-    poptorch = LOSS_SCALING, no_effect = LOSS_SCALING },
+    poptorch = "read", effect = TRACKED },
   { "automaticLossScalingSettings.gradientTensorTrackingMethod", "e",
     "AllNonViewChangingGradientTensors", "Gradients that count.",
-    of = enums.GradientTensorTrackingMethod, poptorch = LOSS_SCALING,
-    no_effect = LOSS_SCALING },
+    of = enums.GradientTensorTrackingMethod, poptorch = "read", effect = TRACKED },
   -- where tensors are
   { "tensorLocationSettingsOverride", "m", {}, "Locations by tensor.", of = "location",
     poptorch = "locations are chosen for each kind of tensor",

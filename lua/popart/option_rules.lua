@@ -192,17 +192,20 @@ local function check_buffers(opts)
   end
 end
 
-local function check_proportion(settings, field)
+local function check_proportion(settings, field, where)
   local value = settings[field]
   if value < 0 or value > 1 then
-    refuse("[AutomaticLossScale transform] Out of range value for '%s'. The current value is %s, "
+    refuse(where .. "Out of range value for '%s'. The current value is %s, "
       .. "but it should be in the range [0, 1].", field, value)
   end
 end
 
 local function check_tracking(settings)
   local by_user = settings.gradientTensorTrackingMethod == Method.GradientsOfUserSpecifiedTensors
-  if settings.toTrackTensors and not by_user then
+  if settings.toTrackTensors and #settings.toTrackTensors == 0 then
+    refuse("[PreAutomaticLossScale] An empty list was set as the value of 'toTrackTensors'. "
+      .. "Leave it unset to track the default tensors")
+  elseif settings.toTrackTensors and not by_user then
     refuse("[AutomaticLossScale transform] toTrackTensors has been set, but "
       .. "gradientTensorTrackingMethod has not been set to "
       .. "'GradientTensorTrackingMethod::GradientsOfUserSpecifiedTensors'.")
@@ -225,8 +228,8 @@ local function check_loss_scaling(opts, program)
       .. "'enableGradientAccumulation' SessionOption is set to 'false'")
   end
   check_tracking(settings)
-  check_proportion(settings, "binEdgeLocation")
-  check_proportion(settings, "thresholdUpperCountProportion")
+  check_proportion(settings, "binEdgeLocation", "[AutomaticLossScale transform] ")
+  check_proportion(settings, "thresholdUpperCountProportion", "")
 end
 
 -- Options that are one of some words.
@@ -374,6 +377,13 @@ local WAITS = {
   autoRecomputation = in_inference("inference recomputes nothing"),
   disableOptimizerStateTensorStreams = in_inference("inference has no optimizer"),
 }
+for _, field in ipairs({ "toTrackTensors", "binEdgeLocation", "thresholdUpperCountProportion",
+  "updatePeriod", "gradientTensorTrackingMethod" }) do
+  WAITS["automaticLossScalingSettings." .. field] = function(opts)
+    return not opts.automaticLossScalingSettings.enabled
+      and "automaticLossScalingSettings.enabled is not set"
+  end
+end
 for _, field in ipairs({ "location", "minElementsForOffChip",
   "minElementsForReplicatedTensorSharding" }) do
   WAITS["optimizerStateTensorLocationSettings." .. field] =

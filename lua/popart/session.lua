@@ -126,13 +126,32 @@ local function check_anchors(s, scope)
     errors.check(base == id or not is_integer(s, base), "popart_exception", "Anchor tensor `%s' "
       .. "not in Ir Tensors: '%s' is of no floating point, which has no gradient", id, base)
     if scope:find(base) == nil and not settings.has_state(s, id)
-      and not settings.is_scalar(s, id) then
+      and not settings.is_scalar(s, id) and not settings.is_of_scaling(s, id) then
       errors.raise("popart_exception", "Anchor tensor `%s' not in Ir Tensors%s", id,
         check.nearest(base, s.traced.names))
     end
   end
   pruning.check(s, of)
   s.needed = pruning.needed(s, of)
+end
+
+-- The names of the model's that the program must know: anchors', and tensors whose
+-- gradients are tracked.
+local function wanted(s)
+  local list, scaling = bases(s.flow), settings.scaling(s)
+  for _, name in ipairs(scaling and scaling.names or {}) do
+    list[#list + 1] = name
+  end
+  return list
+end
+
+local function check_tracked(s, scope)
+  local scaling = settings.scaling(s)
+  for _, name in ipairs(scaling and scaling.names or {}) do
+    errors.check(scope:find(name) ~= nil, "popart_exception", "[PreAutomaticLossScale] Some of "
+      .. "the tensors in the 'automaticLossScalingSettings.toTrackTensors' list do not exist in "
+      .. "the model: '%s'%s", name, check.nearest(name, s.traced.names))
+  end
 end
 
 -- Builds the program: what is wrong with the model is found here.
@@ -150,9 +169,10 @@ local function build(s, given)
     return s.measured
   end
   s.where, s.marks = placement.of(s, s.device.numIpus // s.replicas), annotations.of(s)
-  s.traced = traced.trace(s.model, { loss = given.loss, anchors = bases(s.flow),
+  s.traced = traced.trace(s.model, { loss = given.loss, anchors = wanted(s),
     groups = s.groups, where = s.where, marks = s.marks, replicas = s.replicas })
   check_anchors(s, s.traced.scope)
+  check_tracked(s, s.traced.scope)
 end
 
 local function make(self, where, names, training, ...)
@@ -175,6 +195,7 @@ local function make(self, where, names, training, ...)
     errors.check(type(given.loss) == "string", "TypeError",
       "TrainingSession: loss: expected a tensor's id, got %s", check.describe(given.loss))
     errors.check(given.optimizer ~= nil, "TypeError", "TrainingSession: optimizer is missing")
+    settings.check_scaling(o, given.optimizer)
   end
   errors.guard("popart_exception", build, s, given)
   logging.debug("session", "session '%s' was made: %d nodes", s.name, #s.model.graph.nodes)

@@ -106,6 +106,18 @@ local function note_recomputation(value, training, note)
   end
 end
 
+local SCALING = "automaticLossScalingSettings."
+
+local function note_scaling(values, program, note)
+  local idle = not program.training and "inference has no loss to scale"
+    or not values[SCALING .. "enabled"] and "automaticLossScalingSettings.enabled is not set"
+  for name in pairs(idle and values or {}) do
+    if name:sub(1, #SCALING) == SCALING and name ~= SCALING .. "enabled" then
+      note(program.label:format(name), idle)
+    end
+  end
+end
+
 local function note_libraries(values, program, note)
   for _, name in ipairs(LIBRARIES) do
     for _, key in ipairs(tables.keys(values[name] or {})) do
@@ -140,6 +152,7 @@ function M.note(values, program, note)
     note(program.label:format("enableEngineCaching"), "there is no cachePath")
   end
   note_recomputation(values.autoRecomputation, program.training, note)
+  note_scaling(values, program, note)
   note_libraries(values, program, note)
   engine_options.note(program.engine, note)
 end

@@ -8,9 +8,11 @@ local dataflow = require("popart.dataflow")
 local device_info = require("popart.device_info")
 local engine_options = require("lupine.engine_options")
 local enums = require("popart.enums")
+local errors = require("popart.errors")
 local node_attributes = require("popart.node_attributes")
 local optimizers = require("popart.optimizers")
 local option_rules = require("popart.option_rules")
+local loss_scaling = require("popart.loss_scaling")
 local locations = require("popart.locations")
 local patterns = require("popart.patterns")
 local prefixes = require("popart.prefixes")
@@ -86,6 +88,12 @@ function M.trained(s)
   return list
 end
 
+-- The loss's data type.
+local function loss_type(s)
+  local type = s.traced and s.traced.types[s.loss]
+  return type and type.dtype
+end
+
 --- The optimizer's numbers that may change, as they are now, by the names of PopART's
 --- tensors: anchors may ask for them, the device has them in another form.
 ---@param s table
@@ -94,7 +102,7 @@ function M.scalars(s)
   local o = s.options
   return s.training and optimizers.scalars(s.optimizer, M.trained(s), {
     accumulation = o.enableGradientAccumulation and s.accumulation or nil, replicas = s.replicas,
-    mean = o.accumulationAndReplicationReductionType.name == "Mean",
+    mean = o.accumulationAndReplicationReductionType.name == "Mean", loss = loss_type(s),
     running = o.meanAccumulationAndReplicationReductionStrategy.name == "Running" }) or {}
 end
 
@@ -107,6 +115,33 @@ function M.is_scalar(s, id)
     s.scalar_names = M.scalars(s)
   end
   return s.scalar_names[id] ~= nil
+end
+
+--- How the session finds its loss scale; nil: it does not.
+---@param s table
+---@return table? as lua/lupine/session/scaling.lua describes
+function M.scaling(s)
+  return s.training and loss_scaling.of(s.options.automaticLossScalingSettings) or nil
+end
+
+--- error: popart_exception for an optimizer whose loss scale the program cannot find
+---@param opts popart.SessionOptions
+---@param optimizer popart.Optimizer
+function M.check_scaling(opts, optimizer)
+  local automatic = opts.automaticLossScalingSettings.enabled
+  errors.check(not automatic or not optimizer:lossScaling():isConst(), "popart_exception",
+    "[AutomaticLossScale transform] The optimizer must have non-const loss scaling")
+  if optimizer._check_loss_scaling then
+    optimizer:_check_loss_scaling(automatic)
+  end
+end
+
+--- Whether a name is that of a tensor that finding the loss scale has.
+---@param s table
+---@param id string
+---@return boolean
+function M.is_of_scaling(s, id)
+  return M.scaling(s) ~= nil and (loss_scaling.shape(id) ~= nil or loss_scaling.is_state(id))
 end
 
 --- Whether a name is that of a state that the session's optimizer has.
@@ -354,6 +389,9 @@ local OF_TRAINING = { prefixes.reservedGradientPrefix(), prefixes.reservedAccumP
 ---@param id string
 ---@return string
 function M.base_of(id)
+  if loss_scaling.shape(id) then
+    return id
+  end
   for _, prefix in ipairs(OF_TRAINING) do
     if id:sub(1, #prefix) == prefix then
       return id:sub(#prefix + 1)
@@ -367,7 +405,8 @@ local function states_by_name(s)
   if not s.states_by_name and s.session then
     s.states_by_name = {}
     for _, state in ipairs(s.session.states) do
-      s.states_by_name[("%s___%s"):format(state.name, state.rule.param)] = state
+      local name = state.rule and ("%s___%s"):format(state.name, state.rule.param) or state.name
+      s.states_by_name[name] = state
     end
   end
   return s.states_by_name or {}
@@ -385,6 +424,10 @@ function M.info(s, id)
   local state = states_by_name(s)[id]
   if state then
     return tensor_info.TensorInfo(state.tensor.dtype, state.tensor.shape)
+  end
+  local shape = M.scaling(s) and loss_scaling.shape(id)
+  if shape then
+    return tensor_info.TensorInfo("FLOAT", shape)
   end
   return M.is_scalar(s, id) and tensor_info.TensorInfo("FLOAT", {}) or nil
 end

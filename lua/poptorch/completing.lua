@@ -4,6 +4,7 @@ local compiled = require("poptorch.compiled_optimizer")
 local core = require("lupine.core")
 local enums = require("poptorch.enums")
 local errors = require("lupine.base.errors")
+local loss_scaling = require("popart.loss_scaling")
 local logging = require("poptorch.logging")
 local state = require("poptorch.state")
 local whole = require("poptorch.whole")
@@ -48,6 +49,37 @@ local function rules_of(s, has)
   return list
 end
 
+local SCALING = "automaticLossScalingSettings."
+
+local SHARES = { edge = "binEdgeLocation", threshold = "thresholdUpperCountProportion" }
+
+local function check_scaling(scaling)
+  for key, name in pairs(SHARES) do
+    errors.check(scaling[key] >= 0 and scaling[key] <= 1, "Error",
+      "%s%s: expected a number from 0 to 1, got %s", SCALING, name, tostring(scaling[key]))
+  end
+  errors.check(scaling.tracking ~= "named", "Error", "%sgradientTensorTrackingMethod: "
+    .. "GradientsOfUserSpecifiedTensors needs a list of tensors, which popart sessions have. "
+    .. "Allowed: AllNonViewChangingGradientTensors, ConvAndMatmulGradients", SCALING)
+  errors.check(scaling.period >= 1, "Error", "%supdatePeriod: expected 1 or more, got %d",
+    SCALING, scaling.period)
+  return scaling
+end
+
+-- How the session finds its loss scale, which is variable then; nil: it does not.
+local function scaling_of(s)
+  local settings = {}
+  if not s.options.Training.automatic_loss_scaling then
+    return nil
+  end
+  for name, value in pairs(s.options._Popart:toDict()) do
+    if type(name) == "string" and name:sub(1, #SCALING) == SCALING then
+      settings[name:sub(#SCALING + 1)] = value
+    end
+  end
+  return check_scaling(loss_scaling.of(settings))
+end
+
 --- The optimizer as a session sees it.
 ---@param s table the executor's state
 ---@param has table variables of the step by "role name"
@@ -56,7 +88,14 @@ function M.view(s, has)
   local o = s.optimizer
   s.updated = rules_of(s, has)
   local view = state.View(s)
-  if o.loss_scaling and (o.loss_scaling ~= 1 or not compiled.is_constant(o, "loss_scaling")) then
+  view.scaling = scaling_of(s)
+  if view.scaling then
+    view.loss_scale = "loss_scaling"
+    if o.variable_attrs then
+      o.variable_attrs:markAsVariable("loss_scaling")
+    end
+  elseif o.loss_scaling
+    and (o.loss_scaling ~= 1 or not compiled.is_constant(o, "loss_scaling")) then
     view.loss_scale = "loss_scaling"
   end
   compiled.remember(s)

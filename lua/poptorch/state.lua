@@ -10,6 +10,7 @@ local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local scaling = require("lupine.session.scaling")
 local tables = require("lupine.base.tables")
 local text = require("torch.nn.text")
 local whole = require("poptorch.whole")
@@ -43,14 +44,26 @@ local function take_loaded(optimizer, param, name, key)
   return true
 end
 
--- What the optimizer of now calls a state; nil for one that is the device's
--- alone.
+-- What the optimizer of now calls a state of a parameter; nil for one that is the
+-- device's alone.
 local function name_of(s, state)
-  return s.state_name(s.optimizer, state.name)
+  return state.rule and s.state_name(s.optimizer, state.name) or nil
 end
 
 local function key_of(s, state)
-  return (name_of(s, state) or state.name) .. "___" .. state.rule.param
+  return state.rule and (name_of(s, state) or state.name) .. "___" .. state.rule.param
+    or state.name
+end
+
+-- The first value of a state of no parameter: what a state dict had that was loaded
+-- before compiling, if any.
+local function first_of_all(optimizer, name)
+  local loaded, first = rawget(optimizer, "_loaded"), scaling.first(name)
+  if loaded and loaded[name] then
+    first:copy_(fit(loaded[name], first, name))
+    loaded[name] = nil
+  end
+  return first
 end
 
 -- ---- as a session sees it -------------------------------------------------------------
@@ -90,6 +103,9 @@ end
 ---@param name string
 ---@return torch.Tensor room, boolean new
 function View:room(rule, name)
+  if not rule then
+    return first_of_all(self.s.optimizer, name), false
+  end
   local optimizer, param = self.s.optimizer, rule.tensor
   take_loaded(optimizer, param, name, name .. "___" .. rule.param)
   local own = optimizer.state[param][name]
@@ -113,10 +129,11 @@ end
 ---@param state table
 ---@return torch.Tensor?
 function View:tensor(state)
-  local optimizer, param, name = self.s.optimizer, state.rule.tensor, name_of(self.s, state)
+  local optimizer, name = self.s.optimizer, name_of(self.s, state)
   if not name then
     return nil
   end
+  local param = state.rule.tensor
   local t = optimizer:state_tensor(param, name)
   if not core.is_tensor(t) then
     t = core.tensor(t, { dtype = state.tensor.dtype })
@@ -140,7 +157,8 @@ end
 function M.upload_edited(s)
   local edited = not s.session.exec:marked("states")
   for _, state in ipairs(s.session.states) do
-    local of, name = s.optimizer.state[state.rule.tensor], name_of(s, state)
+    local name = name_of(s, state)
+    local of = name and s.optimizer.state[state.rule.tensor]
     edited = edited or name and (not of or of[name] ~= state.tensor)
   end
   if edited then
@@ -150,13 +168,17 @@ end
 
 -- One state of the new optimizer: its own goes to the device.
 local function take_over(s, state)
-  local name, param = name_of(s, state), state.rule.tensor
+  local name = name_of(s, state)
   if not name then
+    if not state.rule and (rawget(s.optimizer, "_loaded") or {})[state.name] then
+      state.tensor:copy_(first_of_all(s.optimizer, state.name))
+      s.session.exec:write(state.index, state.tensor)
+    end
     return
   end
-  local own = s.optimizer.state[param]
+  local own = s.optimizer.state[state.rule.tensor]
   own = own and own[name]
-  local loaded = take_loaded(s.optimizer, param, name, key_of(s, state))
+  local loaded = take_loaded(s.optimizer, state.rule.tensor, name, key_of(s, state))
   state.tensor = s.session.optimizer:tensor(state)
   if own or loaded then
     s.session.exec:write(state.index, state.tensor)
@@ -233,9 +255,10 @@ Link.__index = Link
 local function entries(s)
   local out = {}
   for _, state in ipairs(s.session.states) do
-    local param = state.rule.tensor
+    local param = state.rule and state.rule.tensor
     out[key_of(s, state)] = { tensor = state.tensor, index = state.index,
-      name = name_of(s, state), slices = s.groups and s.groups[param] and param:size(0) }
+      name = param and name_of(s, state) or not param and state.name or nil,
+      slices = param and s.groups and s.groups[param] and param:size(0) }
   end
   return out
 end

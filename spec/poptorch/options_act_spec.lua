@@ -281,6 +281,11 @@ local SESSION = {
   lstmOptions = { partialsType = "half" }, engineOptions = { ["debug.allowOutOfMemory"] = "true" },
 }
 
+for _, name in ipairs({ "binEdgeLocation", "thresholdUpperCountProportion", "updatePeriod",
+  "gradientTensorTrackingMethod" }) do
+  SESSION["automaticLossScalingSettings." .. name] = 1
+end
+
 -- Why one shows in none of the programs here.
 local ELSEWHERE = {
   cachePath = "enableExecutableCaching sets it with enableEngineCaching",
@@ -289,6 +294,10 @@ local ELSEWHERE = {
   convolutionOptions = "convolutions: spec/poptorch/half_partials_spec.lua",
   engineOptions = "a program that does not fit: spec/poptorch/simulation_spec.lua",
 }
+for name in pairs(SESSION) do
+  ELSEWHERE[name] = ELSEWHERE[name] or name:find("^automaticLossScalingSettings%.[^e]")
+    and "spec/poptorch/loss_scaling_spec.lua" or nil
+end
 
 describe("an option", function()
   local level

@@ -54,6 +54,14 @@ int64_t lp_opt_int(lua_State *L, int t, const char *key, int64_t def)
     return v;
 }
 
+double lp_opt_number(lua_State *L, int t, const char *key, double def)
+{
+    lua_getfield(L, t, key);
+    double v = lua_isnil(L, -1) ? def : luaL_checknumber(L, -1);
+    lua_pop(L, 1);
+    return v;
+}
+
 const char *lp_opt_str(lua_State *L, int t, const char *key)
 {
     lua_getfield(L, t, key);

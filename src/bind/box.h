@@ -44,6 +44,7 @@ void lp_check_keys(lua_State *L, int t, const char *whose,
 void lp_push_names(lua_State *L, const char *const *name);
 /* Fields of the table at t. Strings live as long as the table. */
 int64_t lp_opt_int(lua_State *L, int t, const char *key, int64_t def);
+double lp_opt_number(lua_State *L, int t, const char *key, double def);
 const char *lp_opt_str(lua_State *L, int t, const char *key);
 bool lp_opt_bool(lua_State *L, int t, const char *key, bool def);
 

@@ -26,10 +26,11 @@ typedef enum {
                       replicas of a group then write the one there is, in
                       order */
     LP_VAR_BUFFER, /* if micro_out: carried from micro-batch to micro-batch */
-    LP_VAR_ACCUM,  /* gradient buffer of `param`; zero at the start of each
-                      device iteration, or where gradients gather over runs of
-                      the first one, written by every micro-batch */
-    LP_VAR_STATE,  /* optimizer state of `param` */
+    LP_VAR_ACCUM,  /* gradient buffer of `param`, or other sums: -1; zero at the
+                      start of each device iteration, or where gradients
+                      gather over runs of the first one, written by every
+                      micro-batch */
+    LP_VAR_STATE,  /* optimizer state of `param`, or of all: -1 */
     LP_VAR_HYPER,  /* hyper-parameter, 0-d, read at run time */
     LP_VAR_STREAM_IN,  /* one slice a micro-batch */
     LP_VAR_STREAM_OUT, /* likewise, returned as the output mode says */

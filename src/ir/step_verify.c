@@ -101,15 +101,15 @@ static LpStatus check_data(const LpStep *s, const LpVariable *v, LpErr *e)
     return LP_OK;
 }
 
-/* Accumulators and optimizer state belong to a parameter (state may be
- * shared); an output that is a written input names that. */
+/* Accumulators and optimizer state belong to a parameter, or to the step; an
+ * output that is a written input names that. */
 static LpStatus check_link(const LpStep *s, const LpVariable *v, LpErr *e)
 {
     bool known = v->param >= 0 && (size_t)v->param < s->n_var;
     const LpVariable *p = known ? &s->var[v->param] : NULL;
     bool out = v->role == LP_VAR_STREAM_OUT;
     LpVarRole want = out ? LP_VAR_STREAM_IN : LP_VAR_PARAM;
-    if (!p && (v->param != -1 || v->role == LP_VAR_ACCUM))
+    if (!p && v->param != -1)
         BAD_VAR(v, "belongs to variable %d of %zu", v->param, s->n_var);
     if (p && p->role != want && !(out && p->update_out != LP_NOVAL))
         BAD_VAR(v, "belongs to %s '%s'", lp_var_role_name(p->role), p->name);
@@ -117,7 +117,7 @@ static LpStatus check_link(const LpStep *s, const LpVariable *v, LpErr *e)
         return same_type(v, &p->type, "the variable that it shows", e);
     if (v->role != LP_VAR_ACCUM)
         return LP_OK;
-    LpType t = p->type;
+    LpType t = p ? p->type : v->type;
     t.dtype = v->type.dtype; /* it may be wider or narrower */
     LP_TRY(same_type(v, &t, "its parameter", e));
     bool many = s->gradient_accumulation > 1;

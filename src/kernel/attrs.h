@@ -45,6 +45,8 @@ enum { LP_NORM_DIM, LP_NORM_KEEPDIM, LP_NORM_ORD, LP_NORM_DTYPE };
 enum { LP_CUMSUM_DIM, LP_CUMSUM_DTYPE, LP_CUMSUM_REVERSE };
 /* recurrence, logcumsumexp, cummax, cummin, prod_others */
 enum { LP_RUNNING_DIM, LP_RUNNING_REVERSE };
+/* count_beyond */
+enum { LP_COUNT_BEYOND_EDGE };
 _Static_assert(!LP_REDUCE_DIM && !LP_NORM_DIM && !LP_CUMSUM_DIM &&
                    !LP_RUNNING_DIM,
                "shared rules find dim by any of these names");

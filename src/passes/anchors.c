@@ -10,6 +10,7 @@
 #include "src/base/hash.h"
 #include "src/base/map.h"
 #include "src/ops/ops.h"
+#include "src/passes/scaling.h"
 
 #define ACCUM "Accum___"
 #define UPDATED "UpdatedVar___"
@@ -124,6 +125,13 @@ static LpStatus find_param(const LpStep *s, const char *name, LpAnchor *a,
     return LP_OK;
 }
 
+LpStatus lp_tensor_find(const LpStep *s, LpAnchor *a, LpErr *e)
+{
+    a->var = -1;
+    a->value = LP_NOVAL;
+    return find_value(s, a->name, a, e);
+}
+
 LpStatus lp_anchor_find(const LpStep *s, bool training, LpAnchor *a, LpErr *e)
 {
     static const struct {
@@ -135,6 +143,10 @@ LpStatus lp_anchor_find(const LpStep *s, bool training, LpAnchor *a, LpErr *e)
                    {UPDATED, LP_ANCHOR_UPDATED, find_param}};
     a->var = -1;
     a->value = LP_NOVAL;
+    if (strcmp(a->name, LP_SCALING_COUNTS) == 0) {
+        a->kind = LP_ANCHOR_COUNTS;
+        return LP_OK;
+    }
     for (size_t i = 0; i < sizeof trained / sizeof *trained; i++) {
         const char *of = after(a->name, trained[i].prefix);
         if (!of)
@@ -181,6 +193,8 @@ static LpStatus show_accumulator(const LpStep *s, const LpAnchor *a,
             out->type = s->var[i].type;
             return LP_OK;
         }
+    if (a->kind == LP_ANCHOR_COUNTS)
+        return unknown(a, a->name, e);
     return lp_fail(e, LP_E_POPTORCH,
                    "anchor '%s': parameter '%s' is not trained", a->name,
                    s->var[a->var].name);
@@ -191,7 +205,7 @@ LpStatus lp_anchor_add(LpStep *s, const LpAnchor *a, LpErr *e)
     LpVariable out = {.role = LP_VAR_STREAM_OUT, .name = a->name, .param = -1};
     if (a->kind == LP_ANCHOR_VARIABLE || a->kind == LP_ANCHOR_UPDATED)
         LP_TRY(show_variable(s, a, &out, e));
-    else if (a->kind == LP_ANCHOR_ACCUM)
+    else if (a->kind == LP_ANCHOR_ACCUM || a->kind == LP_ANCHOR_COUNTS)
         LP_TRY(show_accumulator(s, a, &out, e));
     else {
         LP_FAIL_IF(a->value == LP_NOVAL, e, LP_E_POPTORCH,
@@ -219,6 +233,10 @@ static void each_variable(const LpStep *s, LpNameVisit visit, void *ctx)
                 visit(ctx, UPDATED, v->name);
             break;
         case LP_VAR_ACCUM:
+            if (v->param < 0) {
+                visit(ctx, "", v->name);
+                break;
+            }
             visit(ctx, LP_GRADIENT, s->var[v->param].name);
             visit(ctx, ACCUM, s->var[v->param].name);
             break;

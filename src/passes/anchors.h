@@ -5,6 +5,9 @@
  *   loss             what is differentiated
  *   Gradient___X     of the loss with respect to X, of one micro-batch
  *   Accum___X        gradients of parameter X, summed up to the micro-batch
+ *   finalLossScale, Accum___autoLossScaleStats
+ *                    of a loss scale that is found: what the loss gradient
+ *                    starts at, counts of gradients up to the micro-batch
  *   UpdatedVar___X   parameter X, which the last micro-batch of a device
  *                    iteration shows after the update
  *
@@ -22,6 +25,7 @@ typedef enum {
     LP_ANCHOR_VALUE,    /* of the micro graph */
     LP_ANCHOR_GRADIENT, /* Gradient___X: of the loss, one micro-batch's */
     LP_ANCHOR_ACCUM,    /* Accum___X: summed up to this micro-batch */
+    LP_ANCHOR_COUNTS,   /* of gradients, likewise */
     LP_ANCHOR_VARIABLE, /* as the micro-batches read it */
     LP_ANCHOR_UPDATED   /* as it is after the last one and the update */
 } LpAnchorKind;
@@ -44,6 +48,8 @@ typedef void (*LpNameVisit)(void *ctx, const char *prefix, const char *name);
 void lp_each_name(const LpStep *s, LpNameVisit visit, void *ctx);
 /* What a->name is, before the reverse sweep. */
 LpStatus lp_anchor_find(const LpStep *s, bool training, LpAnchor *a, LpErr *e);
+/* The same of a tensor whose gradient is wanted. */
+LpStatus lp_tensor_find(const LpStep *s, LpAnchor *a, LpErr *e);
 /* The output variable of an anchor, after the update graph is built: a
  * gradient is in `value` now (LP_NOVAL: none reaches it). */
 LpStatus lp_anchor_add(LpStep *s, const LpAnchor *a, LpErr *e);

@@ -9,6 +9,7 @@
 #include "src/passes/anchors.h"
 #include "src/passes/multi_conv.h"
 #include "src/passes/pass.h"
+#include "src/passes/scaling.h"
 #include "src/passes/update.h"
 
 typedef struct Compile {
@@ -17,11 +18,30 @@ typedef struct Compile {
     const LpTraining *t; /* the spec's */
     LpArena mem;
     LpAnchor *anchor; /* the spec's, found */
+    LpAnchor *named;  /* tensors whose gradients are tracked, found */
+    LpVal scale;      /* what the loss gradient starts at; LP_NOVAL: 1 */
+    LpVal counts;     /* with scaling: the input of its counts */
     int *accum;       /* per rule: accumulator variable, -1: no gradient */
     LpErr *err;
 } Compile;
 
 /* ---- the backward half -------------------------------------------------- */
+static LpStatus find_scale(Compile *c)
+{
+    const LpScaling *scaling = c->t->scaling;
+    c->scale = LP_NOVAL;
+    if (c->t->loss_scale < 0)
+        return LP_OK;
+    LpVariable *v = &c->s->var[c->t->loss_scale];
+    if (v->micro_in == LP_NOVAL)
+        v->micro_in = lp_graph_input(c->s->micro, &v->type, v->name, c->err);
+    c->scale = v->micro_in;
+    if (scaling && c->err->code == LP_OK)
+        lp_scaling_begin(c->s, scaling, v->micro_in, &c->scale, &c->counts,
+                         c->err);
+    return c->err->code;
+}
+
 static LpStatus seed(Compile *c, LpVal *out)
 {
     LpGraph *g = c->s->micro;
@@ -33,11 +53,8 @@ static LpStatus seed(Compile *c, LpVal *out)
     o.backward = true;
     gb.origin = lp_graph_origin(g, &o, c->err);
     *out = lp_full(&gb.b, lp_graph_type(g, c->t->loss), lp_float(1));
-    if (c->t->loss_scale >= 0 && c->err->code == LP_OK) {
-        LpVariable *v = &c->s->var[c->t->loss_scale];
-        if (v->micro_in == LP_NOVAL)
-            v->micro_in = lp_graph_input(g, &v->type, v->name, c->err);
-        *out = lp_mul(&gb.b, *out, v->micro_in);
+    if (c->scale != LP_NOVAL && c->err->code == LP_OK) {
+        *out = lp_mul(&gb.b, *out, c->scale);
         *out = lp_cast(&gb.b, *out, lp_graph_type(g, c->t->loss)->dtype);
     }
     lp_graph_builder_fini(&gb);
@@ -83,7 +100,8 @@ static LpStatus accumulate(Compile *c, const LpUpdateRule *r, LpVal grad,
 }
 
 /* What the sweep is asked for: parameters that rules update and forward reads,
- * then what gradients are anchored of. grad[] has the results in this order. */
+ * then what gradients are anchored of, then what they are tracked of. grad[]
+ * has the results in this order. */
 typedef struct Wanted {
     LpVal *wrt, *grad;
     int n;
@@ -91,7 +109,8 @@ typedef struct Wanted {
 
 static LpStatus want(Compile *c, Wanted *w)
 {
-    size_t most = (size_t)c->t->n_rule + (size_t)c->spec->n_anchor + 1;
+    int n_named = c->t->scaling ? c->t->scaling->n_name : 0;
+    size_t most = (size_t)(c->t->n_rule + c->spec->n_anchor + n_named) + 1;
     w->n = 0;
     w->wrt = lp_arena_calloc(&c->mem, most * sizeof *w->wrt);
     w->grad = lp_arena_calloc(&c->mem, most * sizeof *w->grad);
@@ -102,7 +121,22 @@ static LpStatus want(Compile *c, Wanted *w)
     for (int i = 0; i < c->spec->n_anchor; i++)
         if (c->anchor[i].kind == LP_ANCHOR_GRADIENT)
             w->wrt[w->n++] = c->anchor[i].value;
+    for (int i = 0; i < n_named; i++)
+        w->wrt[w->n++] = c->named[i].value;
     return LP_OK;
+}
+
+static LpStatus track(Compile *c, LpVal one, const Wanted *w)
+{
+    const LpScaling *scaling = c->t->scaling;
+    if (!scaling)
+        return LP_OK;
+    LpTracked of = {.seed = one,
+                    .named = w->grad + (w->n - scaling->n_name),
+                    .grad = w->grad,
+                    .n_grad = w->n,
+                    .counts = c->counts};
+    return lp_scaling_track(c->s, scaling, &of, c->err);
 }
 
 static LpStatus differentiate(Compile *c)
@@ -116,6 +150,7 @@ static LpStatus differentiate(Compile *c)
     LP_TRY(seed(c, &one));
     LP_TRY(lp_sweep(c->s->micro, &c->t->loss, &one, 1, w.wrt, w.n, w.grad,
                     c->err));
+    LP_TRY(track(c, one, &w));
     for (int i = 0; i < n; i++) {
         c->accum[i] = -1;
         if (c->s->var[c->t->rule[i].param].micro_in == LP_NOVAL)
@@ -138,11 +173,11 @@ static LpStatus optimise(LpGraph **g, const void *ctx, LpErr *e)
     return lp_run_common_passes(g, e);
 }
 
-static LpStatus optimise_step(LpStep *s, bool update, LpErr *e)
+static LpStatus rebuild_step(LpStep *s, bool update, LpRebuild how, LpErr *e)
 {
     LpStepGraph x;
     LP_TRY(lp_step_graph_take(s, update, &x, e));
-    LpStatus st = lp_rebuild(&x, s->n_var, optimise, NULL, e);
+    LpStatus st = lp_rebuild(&x, s->n_var, how, NULL, e);
     lp_step_graph_put(s, update, &x);
     return st;
 }
@@ -172,6 +207,20 @@ static LpStatus find_anchors(Compile *c)
     return LP_OK;
 }
 
+/* Tensors whose gradients are tracked, by the names that anchors have. */
+static LpStatus find_named(Compile *c)
+{
+    const LpScaling *scaling = c->t ? c->t->scaling : NULL;
+    int n = scaling ? scaling->n_name : 0;
+    c->named = lp_arena_calloc(&c->mem, (size_t)(n + 1) * sizeof *c->named);
+    LP_FAIL_IF(!c->named, c->err, LP_E_MEMORY, "out of memory");
+    for (int i = 0; i < n; i++) {
+        c->named[i].name = scaling->name[i];
+        LP_TRY(lp_tensor_find(c->s, &c->named[i], c->err));
+    }
+    return LP_OK;
+}
+
 static LpStatus add_anchors(Compile *c)
 {
     for (int i = 0; i < c->spec->n_anchor; i++)
@@ -195,7 +244,10 @@ static LpStatus complete(Compile *c)
     LpStep *s = c->s;
     LP_TRY(set_loops(s, c->spec, c->err));
     s->failed = true; /* from here on, unless all goes well */
+    if (c->t)
+        LP_TRY(find_scale(c));
     LP_TRY(find_anchors(c));
+    LP_TRY(find_named(c));
     LP_TRY(lp_pass_done("trace", s->micro, c->err));
     if (c->spec->cotangents)
         LP_TRY(lp_step_gradients(s, c->spec->cotangents, c->err));
@@ -208,11 +260,13 @@ static LpStatus complete(Compile *c)
         LP_TRY(lp_pass_done("sweep", s->micro, c->err));
         LP_TRY(lp_pass_done("sweep", s->update, c->err));
     }
+    if (c->t && c->t->scaling)
+        LP_TRY(rebuild_step(s, false, lp_scaling_hoist, c->err));
     LP_TRY(lp_set_partials(s->micro, s->numerics.half_partials, c->err));
     LP_TRY(lp_set_partials(s->update, s->numerics.half_partials, c->err));
     LP_TRY(give_sites(s, 0, c->err));
-    LP_TRY(optimise_step(s, false, c->err));
-    LP_TRY(optimise_step(s, true, c->err));
+    LP_TRY(rebuild_step(s, false, optimise, c->err));
+    LP_TRY(rebuild_step(s, true, optimise, c->err));
     LP_TRY(give_sites(s, 1, c->err));
     return lp_step_verify(s, c->err);
 }

@@ -38,6 +38,27 @@ typedef struct LpUpdateRule {
     LpClip clip;
 } LpUpdateRule;
 
+/* Which gradients say what the loss scale should be: of float16, those of
+ * products and convolutions; of these and all other operators but those that
+ * rearrange elements or read a variable; those of tensors by name. */
+#define LP_TRACKS(X) X(all) X(products) X(named)
+#define LP_TRACK_ENUM(name) LP_TRACK_##name,
+typedef enum { LP_TRACKS(LP_TRACK_ENUM) LP_N_TRACK } LpTrack;
+#undef LP_TRACK_ENUM
+
+/* A loss scale that the program finds by itself (scaling.c). */
+typedef struct LpScaling {
+    int factor;  /* STATE variable, float32: what loss_scale is multiplied by */
+    int counter; /* … int32, starts at -1: turns in the period; -1: each is one
+                  */
+    LpTrack tracking;
+    const char *const *name; /* as anchors have them */
+    int n_name;
+    double edge;      /* a share of the greatest float16 */
+    double threshold; /* the share beyond it from which the factor is halved */
+    int64_t period;   /* updates between two changes */
+} LpScaling;
+
 typedef struct LpTraining {
     LpVal loss;     /* of step->micro; not a scalar: a gradient of ones */
     int loss_scale; /* HYPER variable that the loss gradient starts at and the
@@ -46,6 +67,7 @@ typedef struct LpTraining {
                      one ends with the update (exec.h), which divides them by
                      it */
     bool running;   /* means divide at every micro-batch, not in the update */
+    const LpScaling *scaling; /* NULL: loss_scale is the optimizer's */
     const LpUpdateRule *rule;
     int n_rule;
 } LpTraining;

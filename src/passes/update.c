@@ -4,10 +4,12 @@
  * is measured of each before the first of them is applied. */
 #include "src/passes/update.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "src/ir/schema.h"
 #include "src/ops/ops.h"
+#include "src/passes/scaling.h"
 
 typedef struct Update {
     LpStep *s;
@@ -15,6 +17,7 @@ typedef struct Update {
     const int *accum;
     LpGraphBuilder gb;
     LpVal scale; /* what gradients are multiplied by */
+    LpVal skips; /* LP_NOVAL, or whether all stays as it is */
     LpVal *clip; /* by HYPER variable: sum of squares, then min(1, …) */
     LpErr *err;
 } Update;
@@ -225,6 +228,18 @@ static void clip(Update *u, const LpUpdateRule *r, LpVal *in)
 }
 
 /* ---- the graph ----------------------------------------------------------- */
+/* Where it is asked for, the scale becomes the one that leaves all as it is
+ * (src/ops/nn/optim.c). */
+static void skip(Update *u, const LpUpdateRule *r, LpVal *in)
+{
+    LpBuilder *b = &u->gb.b;
+    LpVal *x = operand_of(r, "grad_scale", in);
+    if (x)
+        *x = lp_where(b, u->skips, lp_immf(b, -INFINITY), *x);
+    else
+        lacks(u, r, "grad_scale");
+}
+
 static LpStatus apply(Update *u, const LpUpdateRule *r, int accum)
 {
     LpBuilder *b = &u->gb.b;
@@ -234,12 +249,17 @@ static LpStatus apply(Update *u, const LpUpdateRule *r, int accum)
     u->gb.origin = lp_graph_origin(u->s->update, &o, u->err);
     u->gb.site = 0;
     if (r->count >= 0) {
-        counted = lp_add(b, update_input(u, r->count), lp_immi(b, 1));
+        LpVal before = update_input(u, r->count);
+        counted = lp_add(b, before, lp_immi(b, 1));
+        if (u->skips != LP_NOVAL)
+            counted = lp_where(b, u->skips, before, counted);
         u->s->var[r->count].update_out = counted;
     }
     operands(u, r, accum, counted, in);
     if (u->err->code == LP_OK)
         clip(u, r, in);
+    if (u->skips != LP_NOVAL && u->err->code == LP_OK)
+        skip(u, r, in);
     if (u->err->code != LP_OK)
         return u->err->code;
     int n = b->emit(b, r->op, in, r->op->n_operands, r->attr, out);
@@ -264,6 +284,10 @@ static void find_scale(Update *u)
     for (int i = 0; i < 2; i++)
         if (divisor[i] >= 0)
             u->scale = lp_div(b, u->scale, update_input(u, divisor[i]));
+    if (!u->t->scaling || u->err->code != LP_OK)
+        return;
+    u->scale = lp_div(b, u->scale, update_input(u, u->t->scaling->factor));
+    lp_scaling_update(u->s, u->t, &u->gb, &u->skips);
 }
 
 static LpStatus build(Update *u)

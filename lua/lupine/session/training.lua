@@ -17,7 +17,8 @@
 ---                               norm is of all rules that share it, and
 ---                      clips    of what it is: LpClip (src/passes/compile.h)
 ---                    and in its field loss_scale the name of a
----                    hyper-parameter, where the step scales
+---                    hyper-parameter, where the step scales, and in `scaling` how
+---                    that is found (session/scaling.lua)
 ---   hyper(group, name)
 ---                    the present value, a float32 tensor of no dimensions, and
 ---                    a key: rules of one key share one value
@@ -27,9 +28,11 @@
 ---   tensor(state)    the present one in the device's form; nil for a state that
 ---                    the optimizer does not know: the device's is kept
 ---
---- where a state is {rule =, name =, tensor =, index = of its variable}.
+--- where a state is {rule = (nil: of no parameter), name =, tensor =, index = of its
+--- variable}.
 local class = require("lupine.base.class")
 local errors = require("lupine.base.errors")
+local scaling = require("lupine.session.scaling")
 local stored = require("lupine.session.stored")
 
 local M = {}
@@ -54,11 +57,12 @@ function Builder:variable(role, name, tensor, param)
   return var.index
 end
 
+-- Without a rule: the optimizer's as a whole.
 function Builder:state(rule, var, name)
-  local key = name .. "___" .. var.name
+  local key = rule and name .. "___" .. var.name or name
   if not self.shared_state[key] then
     local tensor, new = self.optimizer:room(rule, name)
-    local index = self:variable("state", key, tensor, var.index)
+    local index = self:variable("state", key, tensor, var and var.index)
     self.states[#self.states + 1] = { index = index, rule = rule, name = name, tensor = tensor,
       new = new }
     self.shared_state[key] = index
@@ -122,6 +126,9 @@ function M.complete(step, by_name, optimizer, compile, complete)
     compile.rules[i] = b:update(rule)
   end
   compile.loss_scale = optimizer.loss_scale and b:hyper(nil, optimizer.loss_scale)
+  compile.scaling = optimizer.scaling and scaling.compiled(optimizer.scaling, function(name)
+    return b:state(nil, nil, name)
+  end)
   return b.hypers, b.states
 end
 

@@ -127,7 +127,8 @@ end
 --- The scalars of a weight by kind: {value =, const =}.
 ---@param optimizer popart.Optimizer
 ---@param id string
----@param how table accumulation (nil: none), replicas, mean, running, of the session
+---@param how table accumulation (nil: none), replicas, mean, running, loss (its data
+---  type), of the session
 ---@return table<string, {value: number, const: boolean}>
 function M.of(optimizer, id, how)
   local out, factors = {}, factors_of(how)
@@ -161,6 +162,9 @@ function M.by_name(optimizer, parameters, how)
   end
   if not optimizer:lossScaling():isConst() then
     out.lossScaling_FLOAT = optimizer:getLossScalingVal()
+    if how.loss == core.dtypes.float16 then -- as PopART calls it then
+      out.lossScaling_FLOAT16 = out.lossScaling_FLOAT
+    end
   end
   return out
 end

@@ -5,6 +5,7 @@ local class = require("lupine.base.class")
 local clipping = require("popart.optimizers.clipping")
 local core = require("lupine.core")
 local errors = require("popart.errors")
+local scaling = require("lupine.session.scaling")
 
 local M = {}
 
@@ -14,6 +15,7 @@ local float32, empty = core.dtypes.float32, core.forms.functions.empty
 ---@field optimizer popart.Optimizer
 ---@field states table<string, torch.Tensor> by name, as they were last on the host
 ---@field loss_scale string? where the step scales
+---@field scaling table? how the step finds the scale: lua/lupine/session/scaling.lua
 local View = class.new("View")
 M.View = View
 
@@ -75,15 +77,32 @@ end
 -- The loss scale that moments are in units of, beside them in a model.
 local PREVIOUS = "PreviousLossScaling_FLOAT"
 
--- A given state in the form of `room`, in units of the present loss scale.
-local function fit(self, given, room, name, key)
+local function check_size(given, room, key)
   errors.check(given:numel() == room:numel(), "popart_exception",
     "the initialiser %s has %d elements, the optimizer's state has %d", key, given:numel(),
     room:numel())
+end
+
+-- A given state in the form of `room`, in units of the present loss scale.
+local function fit(self, given, room, name, key)
+  check_size(given, room, key)
   local optimizer, before = self.optimizer, self.given[PREVIOUS]
   local factor = before and optimizer.scaled_optimizer_state
     and optimizer:_rescaled(name, optimizer:getLossScalingVal() / before:item()) or 1
   return room:copy_(given:detach():reshape(room.shape) * factor)
+end
+
+-- A state of no weight, with the value that is given or its first.
+function View:_of_all(name)
+  if not self.states[name] then
+    local room, given = scaling.first(name), self.given[name]
+    if given then
+      check_size(given, room, name)
+      room:copy_(given:detach():reshape(room.shape))
+    end
+    self.states[name] = room
+  end
+  return self.states[name]
 end
 
 --- Room for a state; given ones have their values.
@@ -91,6 +110,9 @@ end
 ---@param name string
 ---@return torch.Tensor room, boolean new
 function View:room(rule, name)
+  if not rule then
+    return self:_of_all(name), false
+  end
   local key, weight = name .. "___" .. rule.param, self.weights[rule.param]
   local own = self.states[key]
   if not own then
@@ -115,7 +137,7 @@ end
 ---@param state table
 ---@return torch.Tensor
 function View:tensor(state)
-  return self.states[state.name .. "___" .. state.rule.param]
+  return self.states[state.rule and state.name .. "___" .. state.rule.param or state.name]
 end
 
 --- What goes on with another session, by the names of a model's initialisers: `given`

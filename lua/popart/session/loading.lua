@@ -74,7 +74,8 @@ local function open(s, tell)
     step, spec = executables.open(s, spec)
   end
   if s.training then
-    s.view = optimizers.view(s.optimizer, settings.trained(s), states_given(s))
+    s.view = optimizers.view(s.optimizer, settings.trained(s), states_given(s),
+      settings.scaling(s))
     spec.optimizer = s.view
   end
   reports.prepare(settings.engine(s), s.name)

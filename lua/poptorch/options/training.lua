@@ -38,7 +38,9 @@ return Group.define("_TrainingOptions", {
     name = "setAutomaticLossScaling", key = "automatic_loss_scaling", params = { "enabled" },
     kind = "bool", default = false, popart = "automaticLossScalingSettings.enabled",
     doc = "Adjusts the loss scale from the gradients' histogram.",
-    effect = "Training with it is refused.",
+    effect = "The loss scale is multiplied by a factor that each update halves or doubles; "
+      .. "counting the gradients of float16 costs cycles in every micro-batch. An update whose "
+      .. "gradients are not finite is left out.",
     idle = Group.training_only("inference has no loss to scale"),
   },
   {

@@ -63,6 +63,7 @@ return {
       loose = "rounded in between" } },
   corrcoef = { { x{ 3, 5 }, loose = "rounded in between", first = "clipped at 1" } },
   histc = { { x{ 8 }, 4, -2, 2 } },
+  count_beyond = { { x{ 8 }, kw = { edge = 1.0 } }, { x{ 3, 4 }, f{ 5, 2 }, kw = { edge = 0.5 } } },
   bincount = { { v{ 1, 0, 3, 1 }, dynamic = true }, { v{ 1, 0, 1 }, none, 4 },
     { v{ 1, 0, 1 }, x{ 3 }, 4, kink = "counts",
       loose = "weights other than float32 are added in float64" } },

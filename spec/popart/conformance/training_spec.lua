@@ -498,7 +498,7 @@ describe("loss scaling", function()
       ["toTrackTensors has been set"] = { toTrackTensors = { "w1" } } }) do
       helper.refuses("popart_exception", text, batch_of_12, 1, sgd, settings(fields))
     end
-    helper.refuses("popart_exception", "the loss scale is the optimizer's lossScaling",
+    helper.refuses("popart_exception", "No tracked gradient tensors of type fp16 were found",
       batch_of_12, 1, sgd, settings())
   end)
 end)

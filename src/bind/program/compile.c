@@ -4,11 +4,18 @@
 
 #include "src/base/mem.h"
 #include "src/bind/module.h"
-#include "src/bind/program/program.h"
+#include "src/bind/program/scaling.h"
 #include "src/bind/program/simulation.h"
 #include "src/passes/compile.h"
 
 /* ---- what fixes values --------------------------------------------------- */
+/* What a spec points to. */
+typedef struct Parts {
+    LpTraining training;
+    LpScaling scaling;
+    LpCotangents cotangents;
+} Parts;
+
 /* A list of variable numbers; "grad" and false stand for themselves. */
 static int read_refs(lua_State *L, int t, const char *key, int *out, int cap,
                      const LpStep *s)
@@ -64,9 +71,7 @@ static LpAttr read_attr(lua_State *L, const LpForm *f, const char *key)
     }
 }
 
-/* A variable's number in a table, `least` or more; -1: none. */
-static int opt_var(lua_State *L, int t, const char *key, int least,
-                   const LpStep *s)
+int lp_opt_var(lua_State *L, int t, const char *key, int least, const LpStep *s)
 {
     int64_t at = lp_opt_int(L, t, key, 0) - 1;
     if (at < least || at >= (int64_t)s->n_var)
@@ -103,11 +108,11 @@ static void read_rule(lua_State *L, int t, const LpStep *s, LpUpdateRule *r,
     *r = (LpUpdateRule){.op = lp_op_find(name), .attr = attr};
     if (!r->op)
         lp_raise(L, LP_E_VALUE, "no operator '%s'", name);
-    r->param = opt_var(L, t, "param", 0, s);
+    r->param = lp_opt_var(L, t, "param", 0, s);
     r->n_in = read_refs(L, t, "inputs", r->in, LP_MAX_ATTR, s);
     r->n_out = read_refs(L, t, "outputs", r->out, LP_MAX_OUT, s);
-    r->count = opt_var(L, t, "count", -1, s);
-    r->max_norm = opt_var(L, t, "max_norm", -1, s);
+    r->count = lp_opt_var(L, t, "count", -1, s);
+    r->max_norm = lp_opt_var(L, t, "max_norm", -1, s);
     r->clip = read_clip(L, t);
     lua_getfield(L, t, "accum");
     r->accum = lua_isnil(L, -1) ? LP_DT_NONE : lp_to_dtype(L, -1);
@@ -252,13 +257,12 @@ static void read_anchors(lua_State *L, LpCompileSpec *spec)
 }
 
 /* The table at index 2: device_iterations=, gradient_accumulation=, replicas=,
- * mean=, running=, numerics={…}, loss=value, loss_scale=var, gathered=var,
- * rules={…},
- * gradients={…}, anchors={names}, names=boolean. *t and *c are the spec's; what
- * all point to stays on the stack. */
-static LpCompileSpec read_spec(lua_State *L, const LpStep *s, LpTraining *t,
-                               LpCotangents *c)
+ * mean=, running=, numerics={…}, loss=value, loss_scale=var, scaling={…},
+ * gathered=var, rules={…}, gradients={…}, anchors={names}, names=boolean. What
+ * is in `of` belongs to the spec; what all point to stays on the stack. */
+static LpCompileSpec read_spec(lua_State *L, const LpStep *s, Parts *of)
 {
+    LpTraining *t = &of->training;
     static const char *const keys[] = {"device_iterations",
                                        "gradient_accumulation",
                                        "replicas",
@@ -267,6 +271,7 @@ static LpCompileSpec read_spec(lua_State *L, const LpStep *s, LpTraining *t,
                                        "numerics",
                                        "loss",
                                        "loss_scale",
+                                       "scaling",
                                        "gathered",
                                        "gradients",
                                        "rules",
@@ -288,14 +293,15 @@ static LpCompileSpec read_spec(lua_State *L, const LpStep *s, LpTraining *t,
     if (loss < 0 || loss >= (int64_t)s->micro->n_value)
         lp_raise(L, LP_E_INDEX, "loss: no value %lld", (long long)loss);
     *t = (LpTraining){.loss = (LpVal)loss};
-    t->loss_scale = opt_var(L, 2, "loss_scale", -1, s);
-    t->gathered = opt_var(L, 2, "gathered", -1, s);
+    t->loss_scale = lp_opt_var(L, 2, "loss_scale", -1, s);
+    t->gathered = lp_opt_var(L, 2, "gathered", -1, s);
     t->running = spec.mean && lp_opt_bool(L, 2, "running", false);
     if (t->loss) {
+        t->scaling = lp_read_scaling(L, s, t->loss_scale >= 0, &of->scaling);
         read_rules(L, s, t);
         spec.training = t;
     }
-    read_gradients(L, s, &spec, c);
+    read_gradients(L, s, &spec, &of->cotangents);
     read_anchors(L, &spec);
     return spec;
 }
@@ -304,10 +310,9 @@ static LpCompileSpec read_spec(lua_State *L, const LpStep *s, LpTraining *t,
 int lp_step_complete(lua_State *L)
 {
     LpErr e = {0};
-    LpTraining t;
-    LpCotangents c;
+    Parts of;
     LpStep *s = lp_check_open_step(L);
-    LpCompileSpec spec = read_spec(L, s, &t, &c);
+    LpCompileSpec spec = read_spec(L, s, &of);
     lua_State *was = lp_functions_enter(L, s);
     LpStatus st = lp_complete_step(s, &spec, &e);
     lp_functions_leave(was);
@@ -403,12 +408,11 @@ static void call_progress(void *ctx, const char *part)
 static int compile(lua_State *L)
 {
     LpErr e = {0};
-    LpTraining t;
-    LpCotangents c;
+    Parts of;
     LpCompiled made;
     LpStep *s = lp_check_open_step(L);
     luaL_checkstack(L, 40, NULL);
-    LpCompileSpec spec = read_spec(L, s, &t, &c);
+    LpCompileSpec spec = read_spec(L, s, &of);
     LpIpuOptions ipu;
     if (lua_getfield(L, 2, "system") != LUA_TNIL) {
         ipu = lp_read_ipu_options(L, lua_gettop(L));

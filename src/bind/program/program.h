@@ -39,7 +39,6 @@ int lp_step_compile(lua_State *L);
 void lp_push_origin(lua_State *L, const LpOrigin *o); /* a table; graph.c */
 /* Variable number at i, from 0. */
 size_t lp_check_var(lua_State *L, int i, const LpStep *s);
-
 /* Around a reverse sweep over the step: rules of scripts run in L. Returns what
  * leave() takes. */
 lua_State *lp_functions_enter(lua_State *L, LpStep *s);

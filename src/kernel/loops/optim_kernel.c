@@ -28,6 +28,7 @@ typedef struct Update {
     LpOptimLoop loop;
     const Places *places;
     int n_in, n_out; /* tensors: the first operands, the first results */
+    int n_results;   /* of the operator; lamb's direction is one more */
     bool has_in[MAX_IN], has_out[MAX_OUT];
     LpDesc in[MAX_IN], out[MAX_OUT];
     bool copy_in[MAX_IN], copy_out[MAX_OUT]; /* not contiguous */
@@ -158,11 +159,25 @@ static LpOptimNumbers read_numbers(const Update *u, void *const *in)
     return c;
 }
 
+/* Results are what their operands are: the parameter, then the last states. */
+static void keep_all(const Update *u, void *const *in, void *const *out)
+{
+    for (int i = 0; i < u->n_results; i++) {
+        int from = i == 0 ? 0 : u->n_in - u->n_results + i;
+        if (u->has_in[from] && out[i] != in[from])
+            lp_copy_strided(&u->in[from], in[from], &u->out[i], out[i]);
+    }
+}
+
 /* work: contiguous copies, then lamb's direction */
 LP_KERNEL_RUN(run_update)
 {
     const Update *u = k->state;
     LpOptimNumbers c = read_numbers(u, in);
+    if (isinf(c.grad_scale)) {
+        keep_all(u, in, out);
+        return LP_OK;
+    }
     char *pi[MAX_IN] = {NULL}, *po[MAX_OUT] = {NULL}, *next = work;
     for (int i = 0; i < u->n_in; i++) {
         pi[i] = in[i];
@@ -202,7 +217,7 @@ static LpStatus update(const LpKernelReq *r, const Places *places, LpKernel *k,
     int n_in = r->n_in - places->n, n_out = r->op->n_results;
     u->places = places;
     u->n_in = n_in;
-    u->n_out = n_out;
+    u->n_out = u->n_results = n_out;
     u->n = lp_desc_numel(&r->in[0]);
     u->threads = r->threads;
     u->flags.state_scale = 1;

@@ -107,4 +107,7 @@ LpStatus lp_line_prepare(const LpKernelReq *r, LpLineKind kind, LpKernel *k,
  * (recurrence.c). */
 LpPrepare lp_recurrence_prepare;
 
+/* Counts within and beyond an edge (beyond.c). */
+LpPrepare lp_count_beyond_prepare;
+
 #endif

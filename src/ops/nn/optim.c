@@ -3,7 +3,8 @@
  * made of these. Hyper-parameters are operands, so they are read at run time.
  *
  * `step` counts this update, from 1. `grad_scale` multiplies the gradient
- * first (loss scaling, mean over micro-batches, clipping). A state that an
+ * first (loss scaling, mean over micro-batches, clipping); infinite it leaves
+ * parameter and states as they are. A state that an
  * update does not have is a hole, and its result is empty. Moments are in units
  * of `state_scale` and of its square, eps is in those of 1. The formulas are
  * PyTorch's, of the documentation of torch.optim; those named popart and lamb
