@@ -185,7 +185,8 @@ local rows = {
   { "enableStableNorm", "b", false, "Variance in two passes.", poptorch = "read",
     no_effect = "variance is computed in two passes always" },
   { "enableFloatingPointChecks", "b", false, "NaN and overflow are errors.", poptorch = "read",
-    refused = "what operators compute is not looked at for NaN" },
+    effect = "A run raises at a division by zero, an invalid operation or an overflow, and "
+      .. "says where; each operator runs by itself." },
   { "enableStochasticRounding", "b", false, "float16 rounds at random.", poptorch = "read",
     effect = "Stores to float16 round at random." },
   { "_enableRngStateManagement", "b", false, "Keeps states of random numbers apart.",

@@ -247,7 +247,8 @@ function M.spec(s)
       running = s.training
         and o.meanAccumulationAndReplicationReductionStrategy.name == "Running" or nil,
       numerics = { stochastic = o.enableStochasticRounding,
-        half_partials = half_partials(o) }, names = false },
+        half_partials = half_partials(o),
+        trap = o.enableFloatingPointChecks }, names = false },
     tensors = { parameter = parameter, buffer = buffer }, anchors = anchors,
     system = system(s), seed = 0,
   }

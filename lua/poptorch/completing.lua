@@ -147,7 +147,8 @@ function M.spec(s, losses, by_name)
     replicas = o.replication_factor,
     mean = training.accumulation_and_replication_reduction_type == enums.ReductionType.Mean,
     numerics = { stochastic = o.Precision.stochastic_rounding,
-      half_partials = o.Precision.partials_type == "half" },
+      half_partials = o.Precision.partials_type == "half",
+      trap = o.Precision.floating_point_exceptions },
     names = true,
   }
   if s.training then

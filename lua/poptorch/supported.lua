@@ -10,9 +10,6 @@ local REFUSED = {
   { "Distributed with more than one process in training", function(o, training)
     return training and o.Distributed.numProcesses > 1
   end },
-  { "Precision.enableFloatingPointExceptions(true)", function(o)
-    return o.Precision.floating_point_exceptions
-  end },
 }
 
 --- error: NotImplementedError naming the option

@@ -40,21 +40,13 @@ describe("the numerics of a step", function()
     end
   end)
 
-  it("change nothing of float32, and are refused where they would and cannot", function()
-    for dtype, refused in pairs({ [torch.float32] = { trap = true },
-      [torch.float16] = { trap = true }, [torch.bfloat16] = { trap = true } }) do
+  it("change nothing of float32, and no type is refused", function()
+    for _, dtype in ipairs({ torch.float32, torch.float16, torch.bfloat16 }) do
       for _, name in ipairs({ "half_partials", "trap" }) do
         local step = step_of(dtype, { [name] = true })
-        local said = "numerics: " .. name .. ".* is not there yet"
         local feed = { [1] = torch.ones({ 4 }, { dtype = dtype }) }
-        for _, run in ipairs({ function() step:compile({}) end,
-          function() report.replay(step, {}, feed) end }) do
-          if refused[name] then
-            assert.error_matches(run, said)
-          else
-            run()
-          end
-        end
+        step:compile({})
+        report.replay(step, {}, feed)
         report.simulate(step, {})
       end
     end

@@ -118,6 +118,7 @@ local function watch(seen, o, training, ipus)
     return model:getAnchoredTensor("w")
   end)
   note("weights", weights, net)
+  note("infinities", model, x * math.huge)
   for _, name in ipairs(METHODS) do
     note(name, function()
       return model[name](model)

@@ -227,6 +227,7 @@ typedef struct LpKernelReq {
     int threads;
     uint64_t site;       /* random operators; results that round at random */
     LpNumerics numerics; /* of the step; all false outside steps */
+    const char *where;   /* what exceptions say of it; NULL: its name */
     bool fast;           /* a quicker algorithm that rounds more will do */
     /* float32 products may be made of so many bfloat16 pieces of each number
      * where that is quicker; LP_SPLIT_ALL keep all its bits, 0: none */

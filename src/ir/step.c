@@ -220,10 +220,3 @@ void lp_step_graph_fini(LpStepGraph *x)
     lp_free(x->out);
     *x = (LpStepGraph){0};
 }
-
-LpStatus lp_step_computable(const LpStep *s, LpErr *e)
-{
-    LP_FAIL_IF(s->numerics.trap, e, LP_E_NOT_IMPLEMENTED,
-               "numerics: trap (floating-point exceptions) is not there yet");
-    return LP_OK;
-}

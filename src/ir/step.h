@@ -81,8 +81,6 @@ LpStatus lp_step_verify(const LpStep *s, LpErr *e);
 /* Loops and replicas are at least 1, and the bytes of every stream over all of
  * them countable. */
 LpStatus lp_step_check_loops(const LpStep *s, LpErr *e);
-/* Refuses a step whose numerics nothing here computes. */
-LpStatus lp_step_computable(const LpStep *s, LpErr *e);
 /* The micro-batch loop carries it: forward reads and writes it. */
 bool lp_var_carried(const LpVariable *v);
 /* Of a parameter, or of the one that an accumulator or state belongs to. */

@@ -9,6 +9,7 @@
 #include "src/kernel/nn/nnloops.h"
 #include "src/kernel/roundloops.h"
 #include "src/kernel/state.h"
+#include "src/kernel/trap.h"
 
 enum {
     BLOCK = 1024,       /* numbers whose draws a cache holds; whole pairs */
@@ -200,6 +201,8 @@ bool lp_call_rounds(const LpKernelReq *r)
 LP_KERNEL_PREPARE(lp_prepare)
 {
     k->threads = r->threads;
+    if (r->numerics.trap && !(r->op->flags & LP_OPF_EXACT))
+        return lp_trap_prepare(r, k, e);
     if (!lp_call_rounds(r))
         return r->op->prepare(r, k, e);
     size_t n = (size_t)r->n_in + (size_t)r->n_out;

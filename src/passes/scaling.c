@@ -210,7 +210,8 @@ LpStatus lp_scaling_track(LpStep *s, const LpScaling *scaling,
 }
 
 /* ---- where they are made ------------------------------------------------- */
-/* The counts still to come, in the order of the graph: so are their operands. */
+/* The counts still to come, in the order of the graph, as their operands are.
+ */
 typedef struct Hoist {
     const LpNodeId *node;
     size_t n;

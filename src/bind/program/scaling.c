@@ -1,3 +1,4 @@
+/* A loss scale that the program finds: core.compile's table `scaling`. */
 #include "src/bind/program/scaling.h"
 
 #include <string.h>

@@ -9,9 +9,8 @@
 int lp_opt_var(lua_State *L, int t, const char *key, int least,
                const LpStep *s);
 /* scaling = {factor=var, counter=var, tracking=, names={…}, edge=, threshold=,
- * period=} of the table at index 2, NULL: none; what *out points to stays on the
- * stack.
- * `scales`: there is a loss scale. */
+ * period=} of the table at index 2, NULL: none; what *out points to stays on
+ * the stack. `scales`: there is a loss scale. */
 const LpScaling *lp_read_scaling(lua_State *L, const LpStep *s, bool scales,
                                  LpScaling *out);
 

@@ -468,6 +468,9 @@ static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
                      .fast = l->o->fast,
                      .split = l->o->split};
     r.threads = k->threads = lp_width_of(&r, l->o->threads);
+    char where[LP_WHERE];
+    if (l->step->numerics.trap)
+        r.where = lp_place_text(l->g, n, where);
     LpStatus s;
     if (product != LP_NO_NODE) {
         s = lp_prepare_epilogue(l, product, n, &r, q->pin + n_in, k);

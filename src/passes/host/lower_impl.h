@@ -6,6 +6,11 @@
 
 #define LP_NO_BUF UINT32_MAX
 
+/* What an exception says of a node, in `to`, which it returns. */
+enum { LP_WHERE = 512 };
+const char *lp_place_text(const LpGraph *g, const LpGraphNode *n,
+                          char to[LP_WHERE]);
+
 /* A buffer: one allocation that values lie in. */
 typedef struct LpAlloc {
     uint64_t bytes;

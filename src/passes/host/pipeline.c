@@ -141,17 +141,30 @@ static LpStatus local_replicas(const LpStep *s, const LpTopology *t,
     return LP_OK;
 }
 
+/* Without what computes several nodes at once. */
+static LpHostOptions one_by_one(const LpHostOptions *o)
+{
+    LpHostOptions out = *o;
+    out.fuse = out.epilogues = out.pack = false;
+    out.embedding_hoist = out.weight_layouts = false;
+    out.block = 0;
+    out.remat = UINT64_MAX;
+    return out;
+}
+
 LpStatus lp_compile_host(const LpStep *step, const LpTopology *t,
                          const LpHostOptions *o, LpProgram **out, LpErr *e)
 {
     LpTopology topology;
     LP_FAIL_IF(!step->complete, e, LP_E_RUNTIME, "the step is not complete");
     LP_TRY(local_replicas(step, t, &topology, e));
-    LP_TRY(lp_step_computable(step, e));
     LpProgram *p = lp_calloc(1, sizeof *p);
     LP_FAIL_IF(!p, e, LP_E_MEMORY, "out of memory");
     p->step = lp_step_retain(step);
     p->topology = topology;
+    LpHostOptions apart = one_by_one(o);
+    if (step->numerics.trap) /* each node tells of itself */
+        o = &apart;
     LpStatus s = lp_step_graph_copy(step, false, &p->micro_graph, e);
     if (s == LP_OK)
         s = lp_step_graph_copy(step, true, &p->update_graph, e);
