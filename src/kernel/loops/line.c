@@ -9,6 +9,7 @@
 #include "src/kernel/copy/gather_sort.h"
 #include "src/kernel/loops/pointwise.h"
 #include "src/kernel/loops/reduce_kernel.h"
+#include "src/kernel/loops/scan.h"
 
 enum { CHUNK = 1024, WORK_MIN = 1 << 15 };
 
@@ -340,7 +341,11 @@ LpStatus lp_line_prepare(const LpKernelReq *r, LpLineKind kind, LpKernel *k,
                        r->out[0].shape[d] != 1,
                    e, LP_E_INTERNAL, "%s: results of different layout",
                    r->op->name);
-    lp_reduce_geometry(&r->in[0], &r->out[0], &r->attr[LP_REDUCE_DIM], &p->g);
+    LpReduceGeo g;
+    lp_reduce_geometry(&r->in[0], &r->out[0], &r->attr[LP_REDUCE_DIM], &g);
+    if (lp_scan_prepare(r, kind, &g, k))
+        return LP_OK;
+    p->g = g;
     p->kind = (uint8_t)kind;
     p->real = lp_is_float(by_result ? to : from);
     p->load = lp_convert_loop(from, p->real ? LP_F64 : LP_I64);

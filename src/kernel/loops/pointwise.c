@@ -10,6 +10,7 @@
 enum {
     WORK_MIN = 65536,  /* additions that pay for waking a thread */
     FUNCTION_COST = 8, /* a transcendental function in additions */
+    SHORT_ROW = 16,    /* elements of a row from which it has a call */
 };
 
 static bool dense(const LpDesc *d)
@@ -143,6 +144,19 @@ static bool is_linear(const LpPwPlan *p, int c, int64_t size)
     return true;
 }
 
+/* Rows that the loop takes as they are, long enough for a call of it each. */
+static bool by_rows(const LpPwPlan *p)
+{
+    const int64_t *inner = p->geo + (p->ndim - 1) * lp_pw_row(p);
+    if (!p->loop || !p->splat_ok || p->converts || p->out_converts ||
+        p->divides || inner[0] < SHORT_ROW || inner[1] != p->out_size)
+        return false;
+    for (int i = 0; i < p->n_in; i++)
+        if (inner[2 + i] != 0 && inner[2 + i] != p->in_size[i])
+            return false;
+    return true;
+}
+
 static LP_KERNEL_PREPARE(prepare_general)
 {
     LpPwPlan *p = (void *)k->inl;
@@ -158,6 +172,8 @@ static LP_KERNEL_PREPARE(prepare_general)
     for (int i = 0; i < p->n_in; i++)
         if (!lp_pw_has(p->constant, i))
             p->linear |= (uint8_t)(is_linear(p, 2 + i, p->in_size[i]) << i);
+    if (by_rows(p))
+        k->run = lp_pointwise_run_rows;
     return LP_OK;
 }
 

@@ -121,7 +121,7 @@ void lp_pointwise_resolve(const LpKernelReq *r, LpPwNode *n)
     for (int i = 0; i < n->n_in; i++)
         n->in[i] = i == 0 && pw->policy == LP_PW_MASK ? LP_BOOL : t;
     n->out = row->to_bool ? LP_BOOL : t;
-    n->splat_ok = row->n_in == 2;
+    n->splat_ok = row->n_in >= 2;
     n->divides = t == LP_I64 &&
                  (loop == LP_LOOP_div_floor || loop == LP_LOOP_div_trunc ||
                   loop == LP_LOOP_fmod || loop == LP_LOOP_remainder);

@@ -62,6 +62,10 @@ static inline int64_t lp_pw_part(int64_t n, int t, int threads)
 LpStatus lp_pointwise_run_direct(const LpKernel *k, void *const *in,
                                  void *const *out, void *work,
                                  const LpRunCtx *rc, LpErr *e);
+/* The same of every row. */
+LpStatus lp_pointwise_run_rows(const LpKernel *k, void *const *in,
+                               void *const *out, void *work,
+                               const LpRunCtx *rc, LpErr *e);
 LpStatus lp_pointwise_run_general(const LpKernel *k, void *const *in,
                                   void *const *out, void *work,
                                   const LpRunCtx *rc, LpErr *e);

@@ -1,7 +1,8 @@
 /* The pointwise driver: running. See pointwise.h.
  *
- * Two ways to run. Direct: everything is dense, of the loop's own types; the
- * loop gets the caller's pointers. General: the index space is collapsed to
+ * Three ways to run. Direct: everything is dense, of the loop's own types; the
+ * loop gets the caller's pointers. By rows: the same of each row, as for a row
+ * or a column that is broadcast. General: the index space is collapsed to
  * the fewest dimensions and cut into blocks; operands that are not dense or
  * not of the loop's type are brought into a block buffer, and the result is
  * stored from one. If rows are long a block lies in one row, so that dense
@@ -17,6 +18,7 @@ enum {
     BLOCK = 1024,   /* elements; all buffers of a thread stay in L1 and L2 */
     LONG_ROW = 256, /* elements from which blocks stay within rows */
     LOOK = 1 << 20, /* elements between two looks for Ctrl-C */
+    ROWS = 4096,    /* rows likewise */
 };
 
 static const LpPwPlan *plan_of(const LpKernel *k)
@@ -162,6 +164,58 @@ static void scatter(const LpPwPlan *p, char *y, Cursor c, int64_t n,
         n -= m;
         advance(p, &c, m);
     }
+}
+
+/* Rows from … to; an operand that stands still along a row is a number. */
+static void run_rows_part(const Run *r, int64_t from, int64_t to)
+{
+    const LpPwPlan *p = r->p;
+    int width = lp_pw_row(p), last = p->ndim - 1;
+    const int64_t *inner = p->geo + last * width;
+    Cursor c = cursor_at(p, from * inner[0]);
+    const void *x[LP_PW_MAX_IN];
+    unsigned splat = 0;
+    for (int i = 0; i < p->n_in; i++) {
+        x[i] = r->in[i] + offset(p, &c, 2 + i);
+        splat |= (unsigned)(inner[2 + i] == 0) << i;
+    }
+    char *y = r->out + offset(p, &c, 1);
+    for (int64_t row = from; row < to; row++) {
+        if (row % ROWS == 0 && lp_kernel_stops())
+            return;
+        p->loop(inner[0], y, x, splat, p->p);
+        for (int d = last - 1; d >= 0; d--) {
+            const int64_t *g = p->geo + d * width;
+            int64_t step = ++c.at[d] < g[0] ? 1 : 1 - g[0];
+            y += step * g[1];
+            for (int i = 0; i < p->n_in; i++)
+                x[i] = (const char *)x[i] + step * g[2 + i];
+            if (step == 1)
+                break;
+            c.at[d] = 0;
+        }
+    }
+}
+
+LpStatus lp_pointwise_run_rows(const LpKernel *k, void *const *in,
+                               void *const *out, void *work, const LpRunCtx *rc,
+                               LpErr *e)
+{
+    const LpPwPlan *p = plan_of(k);
+    Run r = {.p = p, .out = out[0], .err = e};
+    (void)work, (void)rc;
+    if (p->n == 0)
+        return LP_OK;
+    set_pointers(p, in, &r);
+    int64_t rows = p->n / p->geo[(p->ndim - 1) * lp_pw_row(p)];
+    if (k->threads == 1) {
+        run_rows_part(&r, 0, rows);
+        return LP_OK;
+    }
+#pragma omp parallel for num_threads(k->threads) schedule(static, 1)
+    for (int t = 0; t < k->threads; t++)
+        run_rows_part(&r, rows * t / k->threads, rows * (t + 1) / k->threads);
+    return LP_OK;
 }
 
 typedef struct Buffers {

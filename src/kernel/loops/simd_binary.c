@@ -38,7 +38,9 @@
         }                                                                      \
     }
 
-/* Of three operands; FIRST is the type and NAME the name of the first one. */
+/* Of three operands; FIRST is the type and NAME the name of the first one. One
+ * or both of the others may be numbers; what else is one is read again and
+ * again. */
 #define LOOP_OF_3(name, FIRST, NAME, T, field, e)                              \
     static void name(int64_t n, void *out, const void *const *in,              \
                      unsigned splat, const LpNum *p)                           \
@@ -47,14 +49,26 @@
         const T *b = in[1], *c = in[2];                                        \
         T *r = out;                                                            \
         PARAMS(T, field);                                                      \
-        (void)splat;                                                           \
-        EACH(n)                                                                \
-        {                                                                      \
-            const FIRST NAME = a[i];                                           \
-            const T y = b[i], z = c[i];                                        \
-            (void)NAME, (void)y, (void)z;                                      \
-            r[i] = (T)(e);                                                     \
-        }                                                                      \
+        const int64_t sa = !(splat & 1), sb = !(splat & 2), sc = !(splat & 4); \
+        const T b0 = *b, c0 = *c;                                              \
+        if (splat == 0)                                                        \
+            BODY_OF_3(FIRST, NAME, T, a[i], b[i], c[i], e)                     \
+        else if (splat == 2)                                                   \
+            BODY_OF_3(FIRST, NAME, T, a[i], b0, c[i], e)                       \
+        else if (splat == 4)                                                   \
+            BODY_OF_3(FIRST, NAME, T, a[i], b[i], c0, e)                       \
+        else if (splat == 6)                                                   \
+            BODY_OF_3(FIRST, NAME, T, a[i], b0, c0, e)                         \
+        else                                                                   \
+            BODY_OF_3(FIRST, NAME, T, a[i * sa], b[i * sb], c[i * sc], e)      \
+    }
+#define BODY_OF_3(FIRST, NAME, T, va, vb, vc, e)                               \
+    EACH(n)                                                                    \
+    {                                                                          \
+        const FIRST NAME = va;                                                 \
+        const T y = vb, z = vc;                                                \
+        (void)NAME, (void)y, (void)z;                                          \
+        r[i] = (T)(e);                                                         \
     }
 
 static inline int64_t div_i64(int64_t x, int64_t y)
