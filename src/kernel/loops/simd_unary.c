@@ -17,21 +17,26 @@
         }                                                                      \
     }
 
-/* Beyond SINE_MAX the two-piece reduction is not exact: those elements are
- * done again by the C library, from a copy (y may be x). */
-static void sine_loop(int64_t n, float *r, const float *a, int quarter)
+/* Beyond SINE_MAX the reduction is not exact: those elements are done again by
+ * the C library, from a copy (y may be x). Their greatest is found by bits,
+ * which are ordered as the magnitudes are. */
+static inline void sine_loop(int64_t n, float *r, const float *a,
+                             const uint32_t quarter)
 {
     for (int64_t k = 0; k < n; k += 256) {
         int64_t m = n - k < 256 ? n - k : 256;
-        float keep[256], top = 0;
+        float keep[256];
+        uint32_t top = 0;
         EACH(m)
         {
-            float t = fabsf(a[k + i]);
+            uint32_t t = lp_float_bits(a[k + i]) & 0x7fffffffu;
             keep[i] = a[k + i];
             top = t > top ? t : top;
         }
-        EACH(m) r[k + i] = sine_f32(keep[i], (uint64_t)quarter);
-        for (int64_t i = 0; top > SINE_MAX && i < m; i++)
+        EACH(m) r[k + i] = sine_f32(keep[i], quarter);
+        if (top <= lp_float_bits(SINE_MAX))
+            continue;
+        for (int64_t i = 0; i < m; i++)
             if (fabsf(keep[i]) > SINE_MAX)
                 r[k + i] = quarter ? cosf(keep[i]) : sinf(keep[i]);
     }

@@ -19,11 +19,15 @@
 #include "src/kernel/product/half_sums.h"
 #include "src/kernel/product/product.h"
 #include "src/kernel/product/tiles.h"
+#include "src/kernel/product/vector.h"
 #include "src/kernel/state.h"
+
+enum { VECTOR_MIN = 1 << 16 }; /* products of a vector that pay for threads */
 
 typedef struct Product {
     LpDnnPrim *prim; /* NULL: own */
     int pieces;      /* of tiles; 0: no tiles */
+    bool vector;     /* vector.h */
     LpGemmArgs g;
     int64_t batch, a_step, b_step, c_step;
     LpDtype t, c_t; /* of a and b; of c, which may be wider */
@@ -45,7 +49,11 @@ static bool own(const Product *p, bool tiles, const char *a, const char *b,
     if (tiles)
         return lp_tiles(&p->g, p->pieces, (const void *)a, (const void *)b,
                         (void *)c, then, work, threads);
-    lp_gemm(&p->g, p->t, a, b, c, work, threads);
+    if (p->vector)
+        lp_vector_product(&p->g, (const void *)a, (const void *)b, (void *)c,
+                          threads);
+    else
+        lp_gemm(&p->g, p->t, a, b, c, work, threads);
     return true;
 }
 
@@ -131,13 +139,18 @@ static void need_work(Product *p, size_t one)
 static LpStatus product_new(Product p, Product **out, LpErr *e)
 {
     const LpGemmArgs *g = &p.g;
-    p.pieces = p.t == LP_F32 && g->c_cs == 1 ? lp_tiles_split(g, p.wanted) : 0;
-    bool ours = p.t == LP_F64 || p.t == LP_I64 || p.pieces > 0 ||
+    p.vector = p.t == LP_F32 && p.c_t == LP_F32 && lp_vector_takes(g);
+    p.pieces = p.t == LP_F32 && g->c_cs == 1 && !p.vector
+                   ? lp_tiles_split(g, p.wanted)
+                   : 0;
+    if (p.vector && g->m * g->n * g->k < VECTOR_MIN)
+        p.threads = 1;
+    bool ours = p.vector || p.t == LP_F64 || p.t == LP_I64 || p.pieces > 0 ||
                 (p.t == LP_F32 && !lp_product_library(p.t, g->m, g->n, g->k)) ||
                 (p.batch == 1 && lp_gemm_is_fast(g, p.t));
-    if (ours) {
+    if (ours && !p.vector) {
         need_work(&p, lp_gemm_work(g, p.t));
-    } else if (p.batch * g->m * g->n * g->k > 0) {
+    } else if (!ours && p.batch * g->m * g->n * g->k > 0) {
         LpStatus s = use_library(&p, e);
         if (s != LP_OK) {
             lp_dnn_free(p.prim);
