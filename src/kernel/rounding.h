@@ -5,11 +5,12 @@
  * there is one place that rounds: around any kernel, whose operands and results
  * are then float32 (lp_prepare), and after each node of a chain (fused.h).
  *
- * Elements 2 i and 2 i + 1 of a result share word i of the stream that its site,
- * the number of the result and the run give; each draws its own half of the
- * word, which is as many bits as a normal number loses, and smaller ones the
- * other half below it. So bits are the same on any number of threads, in any
- * layout of memory, alone or in a chain, and when a result is made again. */
+ * Elements 2 i and 2 i + 1 of a result share word i of the stream that its
+ * site, the number of the result and the run give; each draws its own half of
+ * the word, which is as many bits as a normal number loses, and smaller ones
+ * the other half below it. So bits are the same on any number of threads, in
+ * any layout of memory, alone or in a chain, and when a result is made again.
+ */
 #ifndef LP_KERNEL_ROUNDING_H
 #define LP_KERNEL_ROUNDING_H
 

@@ -1,7 +1,8 @@
-/* Running sums, products and extremes of float32 whose elements lie beside each
- * other along the lines or across them. Sums and products run in double, as in
- * line.c, and have its bits. Along: four lines at once, so that one need not wait
- * for the addition before. Across: some columns at once, a row after the other. */
+/* Running sums, products and extremes of float32 whose elements lie beside
+ * each other along the lines or across them. Sums and products run in double,
+ * as in line.c, and have its bits. Along: four lines at once, so that one need
+ * not wait for the addition before. Across: some columns at once, a row after
+ * the other. */
 #include "src/kernel/loops/scan.h"
 
 #include "src/base/interrupt.h"
