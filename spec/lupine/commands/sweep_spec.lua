@@ -163,8 +163,9 @@ describe("lupine sweep", function()
     sweep_file("metric: validation.nothing\nparameters: {optimizer.args.lr: [0.3, 0.1]}")
     local out, err = lupine("sweep sweep.yaml")
     for job = 1, 2 do
-      assert.matches(("job%%-00%d has no value of 'validation.nothing'; it has loss, lr, "
-        .. "samples_per_second, train.loss, validation.loss\n"):format(job), out, 1, false, err)
+      assert.matches(("job%%-00%d has no value of 'validation.nothing'; it has "
+        .. "loader_share, loss, lr, samples_per_second, train.loss, validation.loss\n"):format(job),
+        out, 1, false, err)
     end
   end)
 

@@ -112,7 +112,7 @@ describe("an object of a run file", function()
     assert.same({ class = 3 }, make("parts.lua:told", { { class = 3 } })[1])
     local other = { class = "a", args = 1 }
     assert.same(other, make("parts.lua:told", { other })[1])
-    helper.refuses("ConfigFileError", "^key.args.1.inner: key.args.1.inner: there is no "
+    helper.refuses("ConfigFileError", "^run.yaml:3: key.args.1.inner: there is no "
       .. "module 'no'", make, "parts.lua:told", { { inner = { class = "no.where" } } })
   end)
 
