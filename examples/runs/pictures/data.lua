@@ -1,6 +1,6 @@
 -- Pictures in folders: shapes/train/CLASS/0001.png and shapes/validation/CLASS/0001.png,
--- drawn when they are not there yet. With pictures of your own in such folders,
--- `folder` is all that is needed.
+-- drawn when they are not there yet. With pictures of your own in such folders, of any
+-- size, `folder` is all that is needed.
 local torch = require("torch")
 local torchvision = require("torchvision")
 local transforms = torchvision.transforms
@@ -86,8 +86,10 @@ function M.folder(root, part, augment)
   if not exists(root) then
     write(root)
   end
-  local steps = { table.unpack(augment and augmented or {}) }
-  table.move(plain, 1, #plain, #steps + 1, steps)
+  local steps = { transforms.Resize({ SIZE, SIZE }) } -- nothing to do for those drawn here
+  for _, more in ipairs({ augment and augmented or {}, plain }) do
+    table.move(more, 1, #more, #steps + 1, steps)
+  end
   return torchvision.datasets.ImageFolder(root .. "/" .. part,
     { transform = transforms.Compose(steps) })
 end
