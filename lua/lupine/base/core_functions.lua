@@ -185,6 +185,8 @@ make_folder(str path) -> None
   -- Makes a folder with those around it, if it is not there.
 write_parts(str path, Any parts) -> None
   -- A file of strings and of tensors' bytes one after the other, replaced as a whole or not at all.
+sync_file(str path) -> None
+  -- What was written to a file is on the disk then.
 write_text(str path, str text) -> None
   -- A file of that text, replaced as a whole or not at all.
 write_npy(str path, Tensor arr) -> None
