@@ -69,6 +69,26 @@ describe("the loop on a terminal", function()
     s:expect("1176 in 1")
   end)
 
+  on_terminal("takes long lines of wide characters whole", function()
+    local s = open()
+    s:type("\27[200~x = '" .. ("é€"):rep(150) .. ("€"):rep(77) .. "'\27[201~")
+    s:send("\n")
+    s:type("utf8.len(x) .. ' characters'\n")
+    s:expect("377 characters")
+  end)
+
+  on_terminal("offers an entry that was given twice running once", function()
+    local s = open()
+    s:type("'a' .. 1\n")
+    s:expect("a1")
+    for _ = 1, 2 do
+      s:type("'b' .. 2\n")
+      s:expect("b2")
+    end
+    s:type("\27[A\27[A\n")
+    s:expect("a1")
+  end)
+
   on_terminal("lets locals live on", function()
     local s = open()
     s:type("local x = 20\n")
