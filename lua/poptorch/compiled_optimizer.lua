@@ -16,7 +16,7 @@ local M = {}
 -- value: those that are as here when the model is compiled.
 local NATIVE_CONSTANT = { momentum = 0, dampening = 0, weight_decay = 0, eps = 1e-8 }
 local ALWAYS_CONSTANT = { betas = true, alpha = true, nesterov = true, centered = true,
-  amsgrad = true }
+  amsgrad = true, initial_accumulator_value = true }
 
 -- Options of PyTorch's optimizers alone: they choose among implementations of an
 -- update, or the group's rule tells them.
@@ -132,8 +132,10 @@ local function warn_unknown(s, known, of, what, where)
   end
 end
 
--- Kinds of optimizers that have an update on the device, by name.
-local DEVICE = { SGD = true, Adam = true, AdamW = true, RMSprop = true, LAMB = true }
+-- Kinds of optimizers that have an update on the device, by name. PopTorch has no Adagrad
+-- and no NAdam: here their update is that of the host.
+local DEVICE = { SGD = true, Adam = true, AdamW = true, RMSprop = true, LAMB = true,
+  Adagrad = true, NAdam = true }
 
 -- The class of poptorch.optim or torch.optim that an optimizer is of.
 local function kind_of(optimizer)
@@ -156,7 +158,8 @@ function M.check_kind(optimizer, where)
   where = where or "trainingModel"
   local cls, base = class.of(optimizer), kind_of(optimizer)
   errors.check(base, "AssertionError", "%s: optimizer: allowed are SGD, Adam, AdamW, RMSprop of "
-    .. "torch.optim and poptorch.optim, and poptorch.optim.LAMB, got %s", where,
+    .. "torch.optim and poptorch.optim, Adagrad and NAdam of torch.optim, and "
+    .. "poptorch.optim.LAMB, got %s", where,
     cls and cls.__name or check.describe(optimizer))
   if cls ~= base then
     logging.warn("%s: the optimizer is a sub-class of %s: only the update of %s runs on the "
@@ -259,6 +262,7 @@ local NATIVE_STATE = {
   RMSprop = { Accl1 = "square_avg", Accl2 = "grad_avg", Accl3 = "momentum_buffer" },
 }
 NATIVE_STATE.AdamW = NATIVE_STATE.Adam
+NATIVE_STATE.Adagrad, NATIVE_STATE.NAdam = {}, {} -- of torch.optim alone
 
 -- What an optimizer calls a state of the compiled program; nil for one that is
 -- the device's alone.

@@ -41,6 +41,7 @@ local function rules_of(s, has)
         local rule = optimizer:device_rule(group, p)
         list[#list + 1] = { param = name_of[p], tensor = p, group = g, op = rule.op,
           inputs = rule.inputs, outputs = rule.outputs, attrs = rule.attrs, counts = rule.counts,
+          first = rule.first,
           accum = optimizer.accum_type or core.dtypes.float32,
           max_norm = clipped and "max_grad_norm" or nil }
       end

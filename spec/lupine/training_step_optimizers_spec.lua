@@ -40,9 +40,11 @@ local KINDS = {
   ["AdamW"] = { optim.AdamW, { lr = 0.01, weight_decay = 0.1 } },
   ["AdamW with a tensor as rate"] = { optim.AdamW, { lr = torch.tensor(0.01) } },
   ["RMSprop"] = { optim.RMSprop, { lr = 0.01 } },
-  -- of these only forward and backward are compiled
-  ["Adagrad"] = { optim.Adagrad, { lr = 0.1 } },
+  ["Adagrad"] = { optim.Adagrad, { lr = 0.1, lr_decay = 0.1, initial_accumulator_value = 0.5 } },
   ["NAdam"] = { optim.NAdam, { lr = 0.01 } },
+  ["NAdam, all of it"] = { optim.NAdam, { lr = 0.01, weight_decay = 0.1, momentum_decay = 0.1,
+    decoupled_weight_decay = true } },
+  -- of this only forward and backward are compiled
   ["Rprop"] = { optim.Rprop, { lr = 0.01 } },
   ["RMSprop, all of it"] = { optim.RMSprop, { lr = 0.01, momentum = 0.5, centered = true,
     weight_decay = 0.01 } },

@@ -427,7 +427,7 @@ describe("an optimizer that cannot run on the device", function()
       { amsgrad = true })))
     raises("ValueError", "amsgrad", wrap(torch.optim.AdamW(net:parameters(),
       { amsgrad = true })))
-    raises("AssertionError", "Adagrad", wrap(torch.optim.Adagrad(net:parameters())))
+    raises("AssertionError", "Adadelta", wrap(torch.optim.Adadelta(net:parameters())))
   end)
 
   it("or has wrong values, is refused when it is made", function()

@@ -32,6 +32,10 @@ typedef struct LpUpdateRule {
     int out[LP_MAX_OUT]; /* variables; -1: not kept */
     LpDtype accum;       /* of the gradient's accumulator; NONE: as param */
     int count; /* STATE variable that grows by one before the update, or -1 */
+    /* NULL, or what makes a STATE variable anew before the update, which reads
+     * that: an operator over `n_first` variables */
+    const LpOp *first_op;
+    int n_first, first[LP_MAX_IN], first_out;
     /* HYPER variable: most that the norm is of all parameters whose rules have
      * the same variable here, or -1 */
     int max_norm;

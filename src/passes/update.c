@@ -56,8 +56,13 @@ static LpVal left_out(LpBuilder *b, const LpFormArg *arg)
     }
 }
 
+/* What a rule has made of states before its operator reads them. */
+typedef struct Before {
+    LpVal counted, first;
+} Before;
+
 static LpVal operand(Update *u, const LpUpdateRule *r, int i, int accum,
-                     LpVal counted)
+                     Before made)
 {
     int what = i < r->n_in ? r->in[i] : LP_RULE_HOLE;
     if (what == LP_RULE_HOLE && i > 0 && i == r->op->grad_scale)
@@ -66,14 +71,16 @@ static LpVal operand(Update *u, const LpUpdateRule *r, int i, int accum,
         return left_out(&u->gb.b, operand_arg(r->op, i));
     if (what == LP_RULE_GRAD)
         return update_input(u, accum);
-    return what == r->count ? counted : update_input(u, what);
+    if (r->first_op && what == r->first_out)
+        return made.first;
+    return what == r->count ? made.counted : update_input(u, what);
 }
 
-static void operands(Update *u, const LpUpdateRule *r, int accum, LpVal counted,
+static void operands(Update *u, const LpUpdateRule *r, int accum, Before made,
                      LpVal *in)
 {
     for (int i = 0; i < r->op->n_operands && u->err->code == LP_OK; i++)
-        in[i] = operand(u, r, i, accum, counted);
+        in[i] = operand(u, r, i, accum, made);
 }
 
 /* The argument of a name, of operands or of attributes; NULL: none. */
@@ -156,7 +163,7 @@ static LpVal measured(Update *u, const LpUpdateRule *r, int accum)
         double n = u->t->running ? (double)u->s->replicas : 1;
         return n == 1 ? g : lp_mul(b, g, lp_immf(b, 1 / n));
     }
-    operands(u, r, accum, LP_NOVAL, in);
+    operands(u, r, accum, (Before){LP_NOVAL, LP_NOVAL}, in);
     g = lp_mul(b, g, u->scale);
     if (u->err->code != LP_OK)
         return g;
@@ -240,22 +247,40 @@ static void skip(Update *u, const LpUpdateRule *r, LpVal *in)
         lacks(u, r, "grad_scale");
 }
 
+/* A state becomes `to`, unless the update is left out. */
+static LpVal renewed(Update *u, int var, LpVal to)
+{
+    if (u->skips != LP_NOVAL)
+        to = lp_where(&u->gb.b, u->skips, update_input(u, var), to);
+    u->s->var[var].update_out = to;
+    return to;
+}
+
+static void make_first(Update *u, const LpUpdateRule *r, Before *made)
+{
+    LpVal in[LP_MAX_IN], out[LP_MAX_OUT] = {0};
+    for (int i = 0; i < r->n_first; i++)
+        in[i] = r->first[i] == r->count ? made->counted
+                                        : update_input(u, r->first[i]);
+    u->gb.b.emit(&u->gb.b, r->first_op, in, r->n_first, NULL, out);
+    made->first = renewed(u, r->first_out, out[0]);
+}
+
 static LpStatus apply(Update *u, const LpUpdateRule *r, int accum)
 {
     LpBuilder *b = &u->gb.b;
-    LpVal in[LP_MAX_ATTR], out[LP_MAX_OUT] = {0}, counted = LP_NOVAL;
+    LpVal in[LP_MAX_ATTR], out[LP_MAX_OUT] = {0};
+    Before made = {LP_NOVAL, LP_NOVAL};
     LpOrigin o = {.update = true, .phase = -1};
     o.scope = u->s->var[r->param].name;
     u->gb.origin = lp_graph_origin(u->s->update, &o, u->err);
     u->gb.site = 0;
-    if (r->count >= 0) {
-        LpVal before = update_input(u, r->count);
-        counted = lp_add(b, before, lp_immi(b, 1));
-        if (u->skips != LP_NOVAL)
-            counted = lp_where(b, u->skips, before, counted);
-        u->s->var[r->count].update_out = counted;
-    }
-    operands(u, r, accum, counted, in);
+    if (r->count >= 0)
+        made.counted = renewed(
+            u, r->count, lp_add(b, update_input(u, r->count), lp_immi(b, 1)));
+    if (r->first_op)
+        make_first(u, r, &made);
+    operands(u, r, accum, made, in);
     if (u->err->code == LP_OK)
         clip(u, r, in);
     if (u->skips != LP_NOVAL && u->err->code == LP_OK)

@@ -10,6 +10,8 @@
 ---                               its operands in order: "param", "grad",
 ---                               "state:NAME", "hyper:NAME", false for none
 ---                      counts   name of a state that grows by one before
+---                      first    {op =, inputs =, output = "state:NAME"}: an operator
+---                               that makes a state anew before the update reads it
 ---                      attrs    of the operator
 ---                      accum    dtype of the gradient's accumulator
 ---                      group    whose hyper-parameters it has; any value
@@ -103,7 +105,9 @@ function Builder:update(rule)
   local var = self.by_name["parameter " .. rule.param]
   errors.check(var, "ValueError", "an update rule names the parameter '%s', which the step does "
     .. "not have", rule.param)
-  return { op = rule.op, param = var.index, attrs = rule.attrs, accum = rule.accum,
+  local first = rule.first and { op = rule.first.op, inputs = self:refs(rule.first.inputs, rule,
+    var), output = self:ref(rule.first.output, rule, var) }
+  return { op = rule.op, param = var.index, first = first, attrs = rule.attrs, accum = rule.accum,
     max_norm = rule.max_norm and self:hyper(rule.group, rule.max_norm), clips = rule.clips,
     inputs = self:refs(rule.inputs, rule, var), outputs = self:refs(rule.outputs, rule, var),
     count = rule.counts and self:state(rule, var, rule.counts) or nil }

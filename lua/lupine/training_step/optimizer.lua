@@ -101,7 +101,8 @@ function View:rules()
           name)
         local rule = self.compiles and self.optimizer:update_rule(group, p) or GRADIENT
         list[#list + 1] = { param = name, tensor = p, group = g, op = rule.op,
-          inputs = rule.inputs, outputs = rule.outputs, attrs = rule.attrs, counts = rule.counts,
+          inputs = rule.inputs, outputs = rule.outputs, attrs = rule.attrs,
+          counts = rule.counts, first = rule.first,
           max_norm = self.compiles and self.max_norm and "max_norm" or nil }
       end
     end

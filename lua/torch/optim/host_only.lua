@@ -1,4 +1,4 @@
---- Adagrad, Adadelta, Adamax, RAdam, NAdam, ASGD, Rprop, Adafactor, Muon: updates
+--- Adadelta, Adamax, RAdam, ASGD, Rprop, Adafactor, Muon: updates
 --- made of tensor operators. The simulated device has no operator for them, so
 --- they have no rule and work with torch alone.
 ---
@@ -8,36 +8,14 @@ local core = require("lupine.core")
 local define = require("torch.optim.define")
 local Optimizer = require("torch.optim.optimizer")
 local errors = require("lupine.base.errors")
+local plain = require("torch.optim.plain")
 
 local M = {}
 
+local start, moments = plain.start, plain.moments
+
 -- foreach, fused and capturable choose between implementations; there is one.
 local FLAGS = "foreach=None, maximize=False, differentiable=False, capturable=False)"
-
--- Counts the step; gives its number and the gradient with sign and L2 decay.
-local function start(self, group, param, grad)
-  local step = self:state_tensor(param, "step"):add_(1):item()
-  if group.maximize then
-    grad = -grad
-  end
-  local decay = group.weight_decay or 0
-  if decay ~= 0 and group.decoupled_weight_decay then
-    param:mul_(1 - group.lr * decay)
-  elseif decay ~= 0 then
-    -- the parameter is written next; a gradient would ask for what it was
-    grad = grad + (group.differentiable and param:clone() or param) * decay
-  end
-  return step, grad
-end
-
--- The running means of Adam's kind.
-local function moments(self, group, param, grad)
-  local beta1, beta2 = group.betas[1], group.betas[2]
-  local mean = self:state_tensor(param, "exp_avg"):mul_(beta1):add_(grad * (1 - beta1))
-  local square = self:state_tensor(param, "exp_avg_sq"):mul_(beta2)
-    :add_(grad * grad * (1 - beta2))
-  return mean, square, beta1, beta2
-end
 
 -- Starts that are not zero: name -> value(group)
 local function starts(cls, values)
@@ -60,22 +38,6 @@ local function scalar(value)
   local torch = require("torch")
   return torch.tensor(value, { dtype = torch.float32 })
 end
-
-M.Adagrad = define("Adagrad(params, lr=1e-2, lr_decay=0, weight_decay=0, "
-  .. "initial_accumulator_value=0, eps=1e-10, foreach=None, maximize=False, "
-  .. "differentiable=False, fused=None)", {
-    update = function(self, group, param, grad)
-      local step, g = start(self, group, param, grad)
-      local sum = self:state_tensor(param, "sum"):add_(g * g)
-      local lr = group.lr / (1 + (step - 1) * group.lr_decay)
-      param:sub_(g / (sum:sqrt() + group.eps) * lr)
-    end,
-  })
-starts(M.Adagrad, {
-  sum = function(state, _, _, defaults) -- a group's own value is not asked
-    return state:fill_(defaults.initial_accumulator_value)
-  end,
-})
 
 -- Refuses an option that lies outside its range.
 local function ranged(name, group, option, ok, allowed)
@@ -127,27 +89,6 @@ M.RAdam = define("RAdam(params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_de
       param:sub_(x)
     end,
   })
-
-M.NAdam = define("NAdam(params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, "
-  .. "momentum_decay=4e-3, decoupled_weight_decay=False, " .. FLAGS, {
-    update = function(self, group, param, grad)
-      local step, g = start(self, group, param, grad)
-      local mean, square, beta1, beta2 = moments(self, group, param, g)
-      local function mu_at(t)
-        return beta1 * (1 - 0.5 * 0.96 ^ (t * group.momentum_decay))
-      end
-      local mu, next_mu = mu_at(step), mu_at(step + 1)
-      local product = self:state_tensor(param, "mu_product"):mul_(mu):item()
-      local root = (square / (1 - beta2 ^ step)):sqrt() + group.eps
-      param:sub_(g / root * (group.lr * (1 - mu) / (1 - product)))
-      param:sub_(mean / root * (group.lr * next_mu / (1 - product * next_mu)))
-    end,
-  })
-starts(M.NAdam, {
-  mu_product = function()
-    return scalar(1.0)
-  end,
-})
 
 M.ASGD = define("ASGD(params, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0, "
   .. FLAGS, {

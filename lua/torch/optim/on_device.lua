@@ -1,8 +1,9 @@
---- SGD, Adam, AdamW, RMSprop: the optimizers whose update is an operator.
+--- SGD, Adam, AdamW, RMSprop, Adagrad, NAdam: the optimizers whose update is an operator.
 local Optimizer = require("torch.optim.optimizer")
 local define = require("torch.optim.define")
 local differentiable = require("torch.optim.differentiable")
 local errors = require("lupine.base.errors")
+local plain = require("torch.optim.plain")
 
 local M = {}
 
@@ -104,5 +105,80 @@ M.RMSprop = define("RMSprop(params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=
       }
     end,
   })
+
+-- ---- Adagrad ------------------------------------------------------------------------
+
+-- What a gradient goes through.
+local function adagrad(self, group, param, grad)
+  local step, g = plain.start(self, group, param, grad)
+  local sum = self:state_tensor(param, "sum"):add_(g * g)
+  local lr = group.lr / (1 + (step - 1) * group.lr_decay)
+  param:sub_(g / (sum:sqrt() + group.eps) * lr)
+end
+
+M.Adagrad = define("Adagrad(params, lr=1e-2, lr_decay=0, weight_decay=0, "
+  .. "initial_accumulator_value=0, eps=1e-10, foreach=None, maximize=False, "
+  .. "differentiable=False, fused=None)", {
+    differentiable = differentiable.of(adagrad, "Adagrad"),
+    rule = function(group)
+      return {
+        op = "adagrad_step",
+        inputs = { "param", "grad", "state:sum", false, "hyper:lr", "hyper:eps",
+          "hyper:weight_decay", false, false, "hyper:lr_decay", "state:step" },
+        outputs = { "param", "state:sum", false },
+        counts = "step",
+        attrs = flags(group, { "maximize" }),
+      }
+    end,
+  })
+
+function M.Adagrad:start_state(_, name, room)
+  -- a group's own value is not asked, as in PyTorch
+  room:fill_(name == "sum" and self.defaults.initial_accumulator_value or 0)
+end
+
+-- ---- NAdam --------------------------------------------------------------------------
+
+local function nadam(self, group, param, grad)
+  local step, g = plain.start(self, group, param, grad)
+  local mean, square, beta1, beta2 = plain.moments(self, group, param, g)
+  local function mu_at(t)
+    return beta1 * (1 - 0.5 * 0.96 ^ (t * group.momentum_decay))
+  end
+  local mu, next_mu = mu_at(step), mu_at(step + 1)
+  local product = self:state_tensor(param, "mu_product"):mul_(mu):item()
+  local root = (square / (1 - beta2 ^ step)):sqrt() + group.eps
+  param:sub_(g / root * (group.lr * (1 - mu) / (1 - product)))
+  param:sub_(mean / root * (group.lr * next_mu / (1 - product * next_mu)))
+end
+
+M.NAdam = define("NAdam(params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, "
+  .. "momentum_decay=4e-3, decoupled_weight_decay=False, foreach=None, maximize=False, "
+  .. "differentiable=False, capturable=False)", {
+    differentiable = differentiable.of(nadam, "NAdam"),
+    rule = function(group)
+      local attrs = flags(group, { "maximize" })
+      attrs.decoupled = group.decoupled_weight_decay and true or nil
+      return {
+        op = "nadam_step",
+        inputs = { "param", "grad", "state:exp_avg", "state:exp_avg_sq", "hyper:lr",
+          "hyper:beta1", "hyper:beta2", "hyper:eps", "hyper:weight_decay",
+          "hyper:momentum_decay", "state:step", "state:mu_product" },
+        outputs = { "param", "state:exp_avg", "state:exp_avg_sq" },
+        counts = "step",
+        first = { op = "nadam_product", inputs = { "state:mu_product", "state:step",
+          "hyper:beta1", "hyper:momentum_decay" }, output = "state:mu_product" },
+        attrs = attrs,
+      }
+    end,
+  })
+
+function M.NAdam.empty_state(self, param, name)
+  return Optimizer.empty_state(self, param, name == "mu_product" and "step" or name)
+end
+
+function M.NAdam:start_state(_, name, room)
+  room:fill_(name == "mu_product" and 1 or 0)
+end
 
 return M

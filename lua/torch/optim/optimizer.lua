@@ -7,6 +7,8 @@
 ---            "hyper:NAME", or false for one that is left out
 ---   outputs  where its results go: "param", "state:NAME", false
 ---   counts   name of a state that grows by one before the update
+---   first    {op =, inputs =, output = "state:NAME"}: an operator that makes a state
+---            anew before the update reads it
 ---   attrs    attributes of the operator
 --- The step here runs the rule; a compiler makes the update from `device_rule`,
 --- which is the same unless a class says otherwise, with `state_tensor` and
@@ -174,7 +176,8 @@ end
 ---@return table rule {op, inputs, outputs, counts, attrs}
 function Optimizer:update_rule()
   errors.raise("NotImplementedError", "%s has no update that can be compiled: use it with "
-    .. "torch alone, or one of SGD, Adam, AdamW, RMSprop", getmetatable(self).__name)
+    .. "torch alone, or one of SGD, Adam, AdamW, RMSprop, Adagrad, NAdam",
+    getmetatable(self).__name)
 end
 
 --- The same on the device.
@@ -217,6 +220,15 @@ function Optimizer:update(group, param, grad)
   local rule = self:update_rule(group, param)
   if rule.counts then
     self:state_tensor(param, rule.counts):add_(1)
+  end
+  local first = rule.first
+  if first then
+    local of = {}
+    for i, what in ipairs(first.inputs) do
+      of[i] = operand(self, group, param, grad, what)
+    end
+    operand(self, group, param, grad, first.output):copy_(core.forms.internal[first.op](
+      table.unpack(of)))
   end
   local args, n = {}, #rule.inputs
   for i = 1, n do

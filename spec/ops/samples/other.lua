@@ -34,6 +34,9 @@ return {
   multinomial = { { x({ 2, 3 }, 0.1, 0.9), 2 } },
 
   sgd_step = { { x{ 2, 3 }, y{ 2, 3 }, x{ 2, 3 }, 0.1, 0.9 } },
+  nadam_step = { { x{ 2, 3 }, y{ 2, 3 }, x{ 2, 3 }, y({ 2, 3 }, 0.1, 1), 0.1, 0.9, 0.99, 1e-3, 0.1,
+    4e-3, 2, 0.25 } },
+  nadam_product = { { x({ 1 }, 0.1, 1), 3, 0.9, 4e-3, loose = "rounded in between" } },
   popart_sgd_step = { { x{ 2, 3 }, y{ 2, 3 }, x{ 2, 3 }, 0.1, 0.9 } },
   popart_sgd_combined_step = { { x{ 2, 3 }, y{ 2, 3 }, x{ 2, 3 }, 0.1, 0.9 } },
   adam_step = { { x{ 2, 3 }, y{ 2, 3 }, x{ 2, 3 }, y({ 2, 3 }, 0.1, 1), none, 0.1, 0.9, 0.99, 1e-8,

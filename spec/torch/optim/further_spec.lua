@@ -36,9 +36,11 @@ describe("an optimizer made of tensor operators", function()
       end
       helper.near(p, case[3])
       helper.near(q, case[4])
-      helper.raises("NotImplementedError", "no update that can be compiled", function()
-        o:update_rule(o.param_groups[1], p)
-      end)
+      if case[1] ~= "Adagrad" and case[1] ~= "NAdam" then
+        helper.raises("NotImplementedError", "no update that can be compiled", function()
+          o:update_rule(o.param_groups[1], p)
+        end)
+      end
     end)
   end
 end)

@@ -99,8 +99,23 @@ static LpClip read_clip(lua_State *L, int t)
     return (LpClip)at;
 }
 
-/* {op=, param=, inputs={…}, outputs={…}, count=, accum=dtype, max_norm=,
- * clips=, attrs={name=…}} -> rule */
+/* first = {op=, inputs={…}, output=} */
+static void read_first(lua_State *L, int t, const LpStep *s, LpUpdateRule *r)
+{
+    if (lua_getfield(L, t, "first") == LUA_TTABLE) {
+        int at = lua_gettop(L);
+        const char *name = lp_opt_str(L, at, "op");
+        r->first_op = lp_op_find(name);
+        if (!r->first_op)
+            lp_raise(L, LP_E_VALUE, "no operator '%s'", name);
+        r->n_first = read_refs(L, at, "inputs", r->first, LP_MAX_IN, s);
+        r->first_out = lp_opt_var(L, at, "output", 0, s);
+    }
+    lua_pop(L, 1);
+}
+
+/* {op=, param=, inputs={…}, outputs={…}, count=, first={…}, accum=dtype,
+ * max_norm=, clips=, attrs={name=…}} -> rule */
 static void read_rule(lua_State *L, int t, const LpStep *s, LpUpdateRule *r,
                       LpAttr *attr)
 {
@@ -112,6 +127,7 @@ static void read_rule(lua_State *L, int t, const LpStep *s, LpUpdateRule *r,
     r->n_in = read_refs(L, t, "inputs", r->in, LP_MAX_ATTR, s);
     r->n_out = read_refs(L, t, "outputs", r->out, LP_MAX_OUT, s);
     r->count = lp_opt_var(L, t, "count", -1, s);
+    read_first(L, t, s, r);
     r->max_norm = lp_opt_var(L, t, "max_norm", -1, s);
     r->clip = read_clip(L, t);
     lua_getfield(L, t, "accum");

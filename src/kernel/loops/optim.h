@@ -14,10 +14,12 @@ typedef struct LpOptimNumbers {
     double lr, momentum, dampening, weight_decay, step, grad_scale;
     double velocity_scaling, state_scale;
     double beta1, beta2, eps, alpha, max_weight_norm;
+    double lr_decay, momentum_decay, mu_product;
     bool nesterov, maximize, decoupled, bias_correction, tf_variant;
     /* worked out: lr, 1 for lamb, over the correction of the first moment; one
-     * over the root of that of the second; 1 - lr weight_decay */
-    double rate, root, keep;
+     * over the root of that of the second; 1 - lr weight_decay; of nadam what
+     * the gradient and the first moment are multiplied by */
+    double rate, root, keep, of_grad, of_moment;
 } LpOptimNumbers;
 
 /* n contiguous elements of one type, float or double. in: parameter, gradient,

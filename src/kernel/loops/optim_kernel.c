@@ -137,6 +137,20 @@ static double read_number(const LpDesc *d, const void *p)
                      : lp_scalar_f(lp_scalar_load(d->dtype, p));
 }
 
+/* mu(t) = beta1 (1 - 0.96^(t decay) / 2); mu_product is that of all so far. */
+static double mu_at(const LpOptimNumbers *c, double t)
+{
+    return c->beta1 * (1 - 0.5 * pow(0.96, t * c->momentum_decay));
+}
+
+static void find_nadam(LpOptimNumbers *c)
+{
+    double mu = mu_at(c, c->step), next = mu_at(c, c->step + 1);
+    c->of_grad = c->lr * (1 - mu) / (1 - c->mu_product);
+    c->of_moment = c->lr * next / (1 - c->mu_product * next);
+    c->bias_correction = true;
+}
+
 static LpOptimNumbers read_numbers(const Update *u, void *const *in)
 {
     LpOptimNumbers c = u->flags;
@@ -144,6 +158,9 @@ static LpOptimNumbers read_numbers(const Update *u, void *const *in)
         double x = read_number(&u->number[i], in[u->n_in + i]);
         memcpy((char *)&c + u->places->number[i], &x, sizeof x);
     }
+    c.lr /= 1 + (c.step - 1) * c.lr_decay;
+    if (c.mu_product != 0)
+        find_nadam(&c);
     c.rate = u->lamb ? 1 : c.lr;
     c.root = 1;
     if (c.bias_correction) {

@@ -115,6 +115,29 @@ static void NAME(adam)(int64_t n, const void *const *in, void *const *out,
     }
 }
 
+/* m, v as adam;  p = (1 - lr wd) p - (of_grad g + of_moment m) / (sqrt(v) /
+ * sqrt(bc2) + eps). */
+static void NAME(nadam)(int64_t n, const void *const *in, void *const *out,
+                        const LpOptimNumbers *c)
+{
+    const T *p = IN(0), *g = IN(1), *m = IN(2), *v = IN(3);
+    T *po = OUT(0), *mo = OUT(1), *vo = OUT(2);
+    const T w1 = (T)(1 - c->beta1), b2 = NUMBER(beta2), root = NUMBER(root);
+    const T w2 = (T)(1 - c->beta2), eps = NUMBER(eps), s = NUMBER(grad_scale);
+    const T wd = c->decoupled ? 0 : NUMBER(weight_decay);
+    const T keep = c->decoupled ? NUMBER(keep) : 1;
+    const T of_grad = NUMBER(of_grad), of_moment = NUMBER(of_moment);
+    EACH
+    {
+        T x = DECAYED(s * g[i], wd, p[i]), a = m[i] + w1 * (x - m[i]);
+        T q = b2 * v[i] + w2 * x * x;
+        mo[i] = a;
+        vo[i] = q;
+        po[i] = keep * p[i] -
+                (of_grad * x + of_moment * a) / (SQRT(q) * root + eps);
+    }
+}
+
 /* m as adam;  v = the larger of b2 v and |g|;  p = (1 - lr wd) p - lr / bc1 m
  * / (v + eps). */
 static void NAME(adamax)(int64_t n, const void *const *in, void *const *out,

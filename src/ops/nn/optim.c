@@ -18,6 +18,7 @@
 #include "src/kernel/loops/optim.h"
 #include "src/ops/layout_cost.h"
 #include "src/ops/ops.h"
+#include "src/ops/rules.h"
 
 /* Operands [0, n), n the record's data, are tensors of the parameter's shape,
  * some may be holes; the rest are numbers. Results: parameter, then the states.
@@ -111,7 +112,8 @@ OPTIMIZER(adamax, LP_OPF_ELEMENTWISE)
  * beside the buffer, not in the gradient. */
 OPTIMIZER(rmsprop, LP_OPF_ELEMENTWISE)
 
-/* Likewise, over the root of the sum of all squares. */
+/* Likewise, over the root of the sum of all squares; lr / (1 + (step - 1)
+ * lr_decay). */
 OPTIMIZER(adagrad, LP_OPF_ELEMENTWISE)
 
 /* Likewise, times the root of the mean of squares of what was subtracted,
@@ -122,3 +124,18 @@ OPTIMIZER(adadelta, LP_OPF_ELEMENTWISE)
  * lr min(|param|, max_weight_norm) / |x| x, the ratio 1 if a norm or
  * max_weight_norm is 0. Not decoupled: the decay is in the gradient. */
 OPTIMIZER(lamb, 0)
+
+/* Adam with Nesterov's momentum, whose share mu(t) grows with the step; what it
+ * is divided by has the product of all so far, which nadam_product takes on. */
+OPTIMIZER(nadam, LP_OPF_ELEMENTWISE)
+
+LP_FORMULA(nadam_product,
+           "nadam_product(Tensor mu_product, Value step, Value beta1, Value "
+           "momentum_decay) -> Tensor @p")
+{
+    LpVal faded = lp_op2(b, LP_OP_pow, lp_immf(b, 0.96),
+                         lp_mul(b, lp_cast(b, in[1], LP_F64), in[3]));
+    LpVal mu = lp_mul(
+        b, lp_sub(b, lp_immf(b, 1), lp_mul(b, faded, lp_immf(b, 0.5))), in[2]);
+    return lp_cast(b, lp_mul(b, mu, in[0]), lp_type(b, in[0])->dtype);
+}
