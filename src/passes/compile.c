@@ -223,8 +223,12 @@ static LpStatus find_named(Compile *c)
 
 static LpStatus add_anchors(Compile *c)
 {
-    for (int i = 0; i < c->spec->n_anchor; i++)
+    for (int i = 0; i < c->spec->n_anchor; i++) {
+        if (c->t)
+            LP_TRY(lp_show_velocity(c->s, c->t, c->accum, c->scale,
+                                    &c->anchor[i], c->err));
         LP_TRY(lp_anchor_add(c->s, &c->anchor[i], c->err));
+    }
     return LP_OK;
 }
 

@@ -185,6 +185,54 @@ describe("anchors", function()
     end
   end)
 
+  it("of a velocity that gathers gradients shows their sum in each micro-batch", function()
+    local lr, wd, mm, dm, vs, ls, n = 0.1, 0.2, 0.9, 0.5, 2.0, 4.0, 3
+    for _, how in ipairs({ { "Mean", "Post", 1 }, { "Mean", "Running", 1 }, { "Sum", "Post", 1 },
+      { "Sum", "Post", 2 } }) do
+      local mean, replicas = how[1] == "Mean", how[3]
+      local b = popart.Builder()
+      local x = b:addInputTensor("FLOAT", { 2 })
+      local w = b:addInitializedInputTensor(torch.tensor({ 1.0, -2 }))
+      local loss = b.aiOnnx:reducesum({ b.aiOnnx:mul({ x, w }) }, { keepdims = 0 })
+      local values = {}
+      for name, value in pairs({ defaultLearningRate = lr, defaultWeightDecay = wd,
+        defaultMomentum = mm, defaultDampening = dm, defaultVelocityScaling = vs,
+        lossScaling = ls }) do
+        values[name] = { value, false }
+      end
+      local s = helper.training(b, popart.DataFlow(2, { "Accl___" .. w }), loss,
+        popart.SGD(values), { device = helper.device(replicas),
+          options = helper.loops(n, replicas, {
+            accumulationAndReplicationReductionType = popart.ReductionType[how[1]],
+            meanAccumulationAndReplicationReductionStrategy =
+              popart.MeanReductionStrategy[how[2]] }) })
+      torch.manual_seed(1)
+      local data = torch.randn(2 * n * replicas, 2)
+      local got = helper.run(s, { [x] = data })["Accl___" .. w]:reshape(-1, 2)
+      local weight = torch.tensor({ 1.0, -2 })
+      local v, at = weight * ((1 - dm) * wd * vs), 0
+      for _ = 1, 2 do
+        local whole = {}
+        for r = 1, replicas do
+          whole[r] = v
+        end
+        for _ = 1, n do
+          for r = 1, replicas do
+            whole[r] = whole[r] + data[at] * ((1 - dm) * vs * (mean and 1 / n or replicas))
+            assert.is_true(torch.allclose(whole[r], got[at], { rtol = 1e-5, atol = 1e-6 }))
+            at = at + 1
+          end
+        end
+        v = whole[1]
+        for r = 2, replicas do
+          v = v + whole[r]
+        end
+        weight = weight - v * (lr / (vs * replicas))
+        v = v * (mm / replicas) + weight * ((1 - dm) * wd * vs)
+      end
+    end
+  end)
+
   it("A20: an anchor need be no output, an output no anchor", function()
     local b = popart.Builder()
     local x = b:addInputTensor("FLOAT", { 2 })
