@@ -6,6 +6,7 @@
 #include "src/base/checked.h"
 #include "src/base/mem.h"
 #include "src/kernel/copy/copy.h"
+#include "src/kernel/loops/fused.h"
 #include "src/kernel/nn/nnloops.h"
 #include "src/kernel/roundloops.h"
 #include "src/kernel/state.h"
@@ -189,6 +190,40 @@ static LpStatus prepare(const LpKernelReq *r, Frame *f, LpDesc *seen,
     return LP_OK;
 }
 
+/* A pointwise operator rounds block by block, as a chain of one. */
+static bool is_pointwise(const LpKernelReq *r)
+{
+    bool fits = lp_fusable(r->op) && r->n_in <= LP_PW_MAX_IN && r->n_out == 1 &&
+                lp_desc_contiguous(&r->out[0]);
+    for (int i = 0; i < r->n_in; i++)
+        fits &=
+            r->in[i].dtype != LP_DT_NONE && !r->in[i].block && !r->in[i].layout;
+    return fits;
+}
+
+static LpStatus prepare_pointwise(const LpKernelReq *r, LpKernel *k, LpErr *e)
+{
+    LpFusedNode f = {.op = r->op,
+                     .attr = r->attr,
+                     .n_in = r->n_in,
+                     .dtype = r->out->dtype,
+                     .ndim = r->out->ndim,
+                     .site = r->site};
+    for (int i = 0; i < r->n_in; i++)
+        f.in[i] =
+            (LpFusedArg){.from = r->in[i].is_imm ? LP_FUSED_IMM : LP_FUSED_EXT,
+                         .at = i,
+                         .imm = r->in[i].imm};
+    return lp_fused_prepare(&(LpFusedReq){.node = &f,
+                                          .n_node = 1,
+                                          .ext = r->in,
+                                          .n_ext = r->n_in,
+                                          .out = r->out,
+                                          .n_out = 1,
+                                          .threads = r->threads},
+                            k, e);
+}
+
 bool lp_call_rounds(const LpKernelReq *r)
 {
     bool half = false;
@@ -205,6 +240,9 @@ LP_KERNEL_PREPARE(lp_prepare)
         return lp_trap_prepare(r, k, e);
     if (!lp_call_rounds(r))
         return r->op->prepare(r, k, e);
+    LpErr probe = {0};
+    if (is_pointwise(r) && prepare_pointwise(r, k, &probe) == LP_OK)
+        return LP_OK;
     size_t n = (size_t)r->n_in + (size_t)r->n_out;
     Frame *f = lp_calloc(1, sizeof *f + n * sizeof *f->wide);
     LpDesc *seen = lp_calloc(n, sizeof *seen);

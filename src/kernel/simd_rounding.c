@@ -1,6 +1,9 @@
 /* The loops of roundloops.h for one instruction set: compiled once for each,
  * with LP_SIMD its name. All on integers, 4 to 16 numbers at once. */
 #include <string.h>
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
 
 #include "src/base/half.h"
 #include "src/kernel/roundloops.h"
@@ -23,12 +26,8 @@ typedef uint16_t H __attribute__((vector_size(2 * LANES)));
 /* A draw of 32 bits from one of 16 and the one beside it in its pair. */
 INLINE U whole(H own)
 {
-    uint32_t pair[LANES / 2];
-    H beside;
-    memcpy(pair, &own, sizeof pair);
-    for (int i = 0; i < LANES / 2; i++)
-        pair[i] = pair[i] << 16 | pair[i] >> 16;
-    memcpy(&beside, pair, sizeof beside);
+    typedef uint32_t P __attribute__((vector_size(2 * LANES)));
+    H beside = (H)((P)own << 16 | (P)own >> 16);
     return WIDE(own) << 16 | WIDE(beside);
 }
 
@@ -55,12 +54,15 @@ INLINE U large(U m)
     return CHOOSE(m < 0x477ff000, (U){0} + 0x7bff, r);
 }
 
-static int any(U x)
+INLINE bool any(U x)
 {
-    uint32_t r = 0;
-    for (int i = 0; i < LANES; i++)
-        r |= x[i];
-    return r != 0;
+#if defined(__AVX512F__)
+    return _mm512_test_epi32_mask((__m512i)x, (__m512i)x) != 0;
+#elif defined(__AVX2__)
+    return !_mm256_testz_si256((__m256i)x, (__m256i)x);
+#else
+    return ((x[0] | x[1]) | (x[2] | x[3])) != 0;
+#endif
 }
 
 INLINE H to_f16(U u, H draw)

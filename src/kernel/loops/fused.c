@@ -47,6 +47,8 @@ typedef struct Node {
     LpDtype held;    /* type in the buffer */
     LpDtype stored;  /* type of the value */
     LpConvert store; /* held -> stored, when not direct */
+    LpConvert load;  /* stored -> held */
+    bool read;       /* by a node of the chain */
     int16_t buf;     /* unless direct */
     uint64_t site;   /* as LpFusedNode's */
 } Node;
@@ -146,16 +148,28 @@ static const void *fetch(const Run *r, const Arg *a, int64_t at, int64_t n,
     return buf;
 }
 
-/* n elements from `at` on, at y, become values of the type stored. */
-static void round_block(const Run *r, const Node *d, int64_t at, int64_t n,
-                        void *y)
+/* n elements from `at` on, at y, become values of the type stored, and go to
+ * `mem` (if not NULL, and not y itself). */
+static void keep(const Run *r, const Node *d, int64_t at, int64_t n, char *y,
+                 char *mem)
 {
+    int64_t size = (int64_t)lp_dtype_size(d->held);
+    int64_t step = (int64_t)lp_dtype_size(d->stored);
     if (!d->site) {
         lp_pointwise_round(n, y, d->held, d->stored);
+        if (mem && !d->direct)
+            d->store(n, mem, step, y, size);
         return;
     }
     LpRandom stream = lp_rounding_stream(r->rc, d->site, 0);
-    lp_round_at_random(&stream, d->stored, (uint64_t)at, n, y);
+    if (!mem) {
+        lp_round_at_random(&stream, d->stored, (uint64_t)at, n, (float *)y);
+        return;
+    }
+    lp_store_at_random(&stream, d->stored, (uint64_t)at, n, (float *)y,
+                       (uint16_t *)mem);
+    if (d->read)
+        d->load(n, y, size, mem, step);
 }
 
 static void run_block(const Run *r, int64_t at, int64_t n)
@@ -176,10 +190,7 @@ static void run_block(const Run *r, int64_t at, int64_t n)
             d->loop(n, y, x, splat, d->p);
         else if (x[0] != y)
             memmove(y, x[0], (size_t)n * lp_dtype_size(d->held));
-        round_block(r, d, at, n, y);
-        if (mem && !d->direct)
-            d->store(n, mem, p->out_size[(int)d->out], y,
-                     (int64_t)lp_dtype_size(d->held));
+        keep(r, d, at, n, y, mem);
         result[k] = y;
     }
 }
@@ -391,6 +402,8 @@ static LpStatus plan_node(const LpFusedReq *r, Plan *p, Regs *g, int k,
     d->direct = f->out >= 0 && d->held == d->stored;
     if (!d->direct)
         d->buf = (int16_t)take_buf(g, k, last_use(r, k));
+    d->read = last_use(r, k) > k;
+    d->load = lp_convert_loop(d->stored, d->held);
     if (f->out >= 0 && !d->direct)
         d->store = lp_convert_loop(d->held, d->stored);
     return LP_OK;

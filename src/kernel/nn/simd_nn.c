@@ -107,9 +107,13 @@ typedef uint64_t Lanes __attribute__((vector_size(VBYTES)));
 #define LANES ((int64_t)(VBYTES / 8))
 
 #ifdef __AVX512F__
+#define FIRST ((Lanes){0, 8, 1, 9, 2, 10, 3, 11})
+#define LAST ((Lanes){4, 12, 5, 13, 6, 14, 7, 15})
 #define PRODUCT(a, b)                                                          \
     ((Lanes)_mm512_mul_epu32((__m512i)(a), _mm512_set1_epi64(b)))
 #else
+#define FIRST ((Lanes){0, 4, 1, 5})
+#define LAST ((Lanes){2, 6, 3, 7})
 #define PRODUCT(a, b)                                                          \
     ((Lanes)_mm256_mul_epu32((__m256i)(a), _mm256_set1_epi64x(b)))
 #endif
@@ -127,6 +131,13 @@ static inline void philox_words(const Lanes x[4], int64_t n, uint32_t *out)
 {
     Lanes pair[2] = {(x[0] & 0xffffffffu) | x[1] << 32,
                      (x[2] & 0xffffffffu) | x[3] << 32};
+    if (n == LANES) { /* whole stores, which a reader soon after can have */
+        Lanes first = __builtin_shuffle(pair[0], pair[1], FIRST);
+        Lanes last = __builtin_shuffle(pair[0], pair[1], LAST);
+        memcpy(out, &first, sizeof first);
+        memcpy(out + 2 * LANES, &last, sizeof last);
+        return;
+    }
     for (int64_t l = 0; l < n; l++) {
         uint64_t words[2] = {pair[0][l], pair[1][l]};
         for (int w = 0; w < 4; w++)

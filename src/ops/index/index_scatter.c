@@ -50,7 +50,7 @@ static void grad_gather(LpGrad *g)
 LP_PRIMITIVE(gather,
              "gather(Tensor self, int dim, Tensor index) -> Tensor @fmo",
              infer_gather, lp_gather_prepare, lp_rule_lookup,
-             .grad = grad_gather, .grad_in = 1 << 1)
+             .flags = LP_OPF_EXACT, .grad = grad_gather, .grad_in = 1 << 1)
 
 static LpStatus infer_scatter_elements(LpInfer *x)
 {

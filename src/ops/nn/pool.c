@@ -273,7 +273,8 @@ LP_PRIMITIVE(max_pool,
              "padding, int[] dilation, bool ceil_mode) -> (Tensor values, "
              "Tensor indices) @p",
              infer_max_pool, lp_max_pool_prepare, lp_rule_pool,
-             .flags = LP_OPF_BLOCKED, .grad = grad_max, .grad_out = 2,
+             .flags = LP_OPF_BLOCKED | LP_OPF_EXACT, .grad = grad_max,
+             .grad_out = 2,
              .data = &(const LpPoolFacts){.max = true, .windowed = true})
 
 LP_PRIMITIVE(max_pool_backward,
@@ -287,7 +288,7 @@ LP_PRIMITIVE(max_pool_gather,
              "max_pool_gather(Tensor input, Tensor indices, int[] size) -> "
              "Tensor @p",
              infer_gather, lp_max_pool_gather_prepare, lp_rule_pool,
-             .grad = grad_gather, .grad_in = 2,
+             .flags = LP_OPF_EXACT, .grad = grad_gather, .grad_in = 2,
              .data = &(const LpPoolFacts){.max = true})
 
 #define WINDOW                                                                 \

@@ -245,7 +245,8 @@ FOLD(prod,
          "(Tensor self, int[1]? dim=None, bool keepdim=False) -> "             \
          "Tensor @fmo\n" #short_name "(Tensor self) -> Tensor @fmc",           \
          lp_rule_reduce, ROW, FOLD_, LP_END_NONE, KIND_SAME, -1,               \
-         .grad = grad_extreme, .grad_in = 1, .grad_out = 1)
+         .flags = LP_OPF_EXACT, .grad = grad_extreme, .grad_in = 1,            \
+         .grad_out = 1)
 EXTREME(max, LP_FOLD_MAX, LP_RED_MAX)
 EXTREME(min, LP_FOLD_MIN, LP_RED_MIN)
 

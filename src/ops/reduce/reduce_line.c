@@ -86,7 +86,7 @@ ARG(argmin, LP_LINE_ARGMIN, LP_RED_MIN)
                      ".dim(Tensor self, int dim, bool keepdim=False) -> "      \
                      "(Tensor values, Tensor indices) @fmo",                   \
                  infer_position, prepare_line, rule, .cost_row = row,          \
-                 .grad = grad_position, .grad_out = 2,                         \
+                 .flags = LP_OPF_EXACT, .grad = grad_position, .grad_out = 2,  \
                  .data = &(const LpLineKind){kind})
 ALONG(max_dim, max, LP_LINE_MAX, lp_rule_position, LP_RED_MAX)
 ALONG(min_dim, min, LP_LINE_MIN, lp_rule_position, LP_RED_MIN)

@@ -84,7 +84,8 @@ LP_PRIMITIVE(cat,
              "concat(Tensor[] tensors, int dim=0) -> Tensor @fc\n"
              "concatenate(Tensor[] tensors, int dim=0) -> Tensor @fc",
              infer_cat, lp_cat_prepare, lp_rule_copy, .cast = LP_CAST_WIDEST,
-             .flags = LP_OPF_OUT_APART | LP_OPF_JOINS, .grad = grad_cat)
+             .flags = LP_OPF_OUT_APART | LP_OPF_JOINS | LP_OPF_EXACT,
+             .grad = grad_cat)
 
 /* ---- flip ---------------------------------------------------------------- */
 static LpStatus infer_flip(LpInfer *x)
@@ -114,7 +115,8 @@ static void grad_again(LpGrad *g)
 }
 
 LP_PRIMITIVE(flip, "flip(Tensor self, int[] dims) -> Tensor @fm", infer_flip,
-             lp_flip_prepare, lp_rule_reverse, .grad = grad_again)
+             lp_flip_prepare, lp_rule_reverse, .flags = LP_OPF_EXACT,
+             .grad = grad_again)
 
 /* ---- tril, triu ---------------------------------------------------------- */
 static LpStatus infer_tri(LpInfer *x)
@@ -129,7 +131,8 @@ static LpStatus infer_tri(LpInfer *x)
 #define TRIANGLE(id)                                                           \
     LP_PRIMITIVE(id, #id "(Tensor self, int diagonal=0) -> Tensor @fmio",      \
                  infer_tri, lp_tri_prepare, lp_rule_select,                    \
-                 .flags = LP_OPF_INPLACE_OK, .grad = grad_again)
+                 .flags = LP_OPF_INPLACE_OK | LP_OPF_EXACT,                    \
+                 .grad = grad_again)
 TRIANGLE(tril)
 TRIANGLE(triu)
 
@@ -175,4 +178,5 @@ static void grad_pad(LpGrad *g)
 LP_PRIMITIVE(constant_pad_nd,
              "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> "
              "Tensor @f",
-             infer_pad, lp_pad_prepare, lp_rule_embed, .grad = grad_pad)
+             infer_pad, lp_pad_prepare, lp_rule_embed, .flags = LP_OPF_EXACT,
+             .grad = grad_pad)

@@ -145,16 +145,16 @@ static void grad_backward(LpGrad *g)
     g->din[0] = lp_emit(g->b, view_of(g->op)->id, &g->dout[0], 1, a);
 }
 
-#define BACKWARD(view, args)                                                   \
+#define BACKWARD(view, flags_, args)                                           \
     LP_PRIMITIVE(view##_backward,                                              \
                  #view "_backward(Tensor grad, int[] sizes, " args             \
                        ") -> Tensor @p",                                       \
                  infer_backward, lp_view_backward_prepare, lp_rule_embed,      \
-                 .grad = grad_backward, .data = &op_##view)
+                 .flags = flags_, .grad = grad_backward, .data = &op_##view)
 
-BACKWARD(slice, "int dim, int? start, int? end, int step")
-BACKWARD(select, "int dim, int index")
-BACKWARD(diagonal, "int offset, int dim1, int dim2")
-BACKWARD(as_strided,
+BACKWARD(slice, LP_OPF_EXACT, "int dim, int? start, int? end, int step")
+BACKWARD(select, LP_OPF_EXACT, "int dim, int index")
+BACKWARD(diagonal, LP_OPF_EXACT, "int offset, int dim1, int dim2")
+BACKWARD(as_strided, 0,
          "int[] size, int[] stride, int? storage_offset, int[]? geometry=None")
-BACKWARD(unfold, "int dimension, int size, int step")
+BACKWARD(unfold, 0, "int dimension, int size, int step")
