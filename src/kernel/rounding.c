@@ -146,6 +146,28 @@ static void fini(LpKernel *k)
     k->state = NULL;
 }
 
+/* Makes d float32 memory without gaps whose dimensions lie in the order that
+ * they have, those that repeat (stride 0) still doing so: it is filled from end
+ * to end, and turned by nobody. Returns its elements. */
+static int64_t compact(LpDesc *d)
+{
+    int64_t at = 1;
+    bool done[LP_MAX_DIMS] = {false};
+    d->dtype = LP_F32;
+    for (int i = 0; i < d->ndim; i++) {
+        int next = -1;
+        for (int k = d->ndim - 1; k >= 0; k--)
+            if (!done[k] && (next < 0 || d->strides[k] < d->strides[next]))
+                next = k;
+        done[next] = true;
+        if (d->strides[next] != 0) {
+            d->strides[next] = at;
+            at *= d->shape[next];
+        }
+    }
+    return at;
+}
+
 /* d, an operand's or a result's, as the kernel sees it. */
 static bool widen(const LpDesc *d, bool result, int threads, size_t *total,
                   Wide *w, LpDesc *seen)
@@ -154,15 +176,25 @@ static bool widen(const LpDesc *d, bool result, int threads, size_t *total,
     w->is = !d->is_imm && d->dtype != LP_DT_NONE && lp_is_half(d->dtype);
     if (!w->is)
         return true;
-    LpType t = {.dtype = LP_F32, .ndim = d->ndim};
-    memcpy(t.shape, d->shape, sizeof t.shape);
-    *seen = lp_desc_of(&t);
-    lp_copy_plan(result ? seen : d, result ? d : seen, threads, &w->plan);
+    bool plain = result || d->block || d->layout;
+    for (int i = 0; i < d->ndim; i++)
+        plain |= d->strides[i] < 0;
+    int64_t n = lp_desc_numel(d);
+    if (plain)
+        *seen = lp_desc_plain(d, LP_F32);
+    else
+        n = compact(seen);
+    LpDesc half = *d, wide = *seen;
+    for (int i = 0; i < d->ndim && !plain; i++)
+        if (d->strides[i] == 0)
+            half.shape[i] = wide.shape[i] = 1;
+    lp_copy_plan(result ? &wide : &half, result ? &half : &wide, threads,
+                 &w->plan);
     w->to = d->dtype;
     w->dense = result && lp_desc_contiguous(d);
     w->n = lp_desc_numel(d);
     w->off = *total;
-    return lp_add_size(*total, ((size_t)w->n * 4 + 63) / 64 * 64, total);
+    return lp_add_size(*total, ((size_t)n * 4 + 63) / 64 * 64, total);
 }
 
 static LpStatus prepare(const LpKernelReq *r, Frame *f, LpDesc *seen,
