@@ -8,6 +8,7 @@
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/loops/fused.h"
 #include "src/kernel/nn/nnloops.h"
+#include "src/kernel/rounding_parts.h"
 #include "src/kernel/roundloops.h"
 #include "src/kernel/state.h"
 #include "src/kernel/trap.h"
@@ -213,7 +214,10 @@ static LpStatus prepare(const LpKernelReq *r, Frame *f, LpDesc *seen,
     for (int i = 0; i < (int)n && ok; i++) {
         bool result = i >= r->n_in;
         const LpDesc *d = result ? &r->out[i - r->n_in] : &r->in[i];
-        ok = widen(d, result, r->threads, &total, &f->wide[i], &seen[i]);
+        if (!result && r->op->flags & LP_OPF_SUMS) /* takes them as they are */
+            seen[i] = *d;
+        else
+            ok = widen(d, result, r->threads, &total, &f->wide[i], &seen[i]);
     }
     f->off = total;
     LP_TRY(r->op->prepare(&q, &f->k, e));
@@ -273,6 +277,8 @@ LP_KERNEL_PREPARE(lp_prepare)
     if (!lp_call_rounds(r))
         return r->op->prepare(r, k, e);
     LpErr probe = {0};
+    if (lp_rounds_in_parts(r))
+        return lp_rounding_parts_prepare(r, k, e);
     if (is_pointwise(r) && prepare_pointwise(r, k, &probe) == LP_OK)
         return LP_OK;
     size_t n = (size_t)r->n_in + (size_t)r->n_out;
