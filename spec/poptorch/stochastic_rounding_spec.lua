@@ -4,6 +4,7 @@ local nn = require("torch.nn")
 local poptorch = require("poptorch")
 local torch = require("torch")
 
+local F = nn.functional
 local N = 4096
 
 -- sum(w * x), with N weights of 1.
@@ -99,5 +100,48 @@ describe("stochastic rounding", function()
     local o = poptorch.Options()
     o._Popart:set("enableStochasticRounding", true)
     assert.is_true(o.Precision.stochastic_rounding)
+  end)
+
+  it("rescues half weights from a rate that is too small for nearest", function()
+    -- A student learns what a teacher of float32 says. Near 1 half the distance of two halves
+    -- is 2^-11 to 2^-12; most updates are less, and all of them once the gradients are small.
+    local Student = nn.Module:extend("Student")
+    function Student:init()
+      self.first, self.second = nn.Linear(16, 32), nn.Linear(32, 4)
+      self.loss = nn.MSELoss()
+    end
+    function Student:forward(x, y)
+      return self.loss(self.second(torch.tanh(self.first(x))), y)
+    end
+    torch.manual_seed(11)
+    local teacher = Student()
+    local function answer(net, x)
+      return torch.no_grad(function()
+        return net.second:float()(torch.tanh(net.first:float()(x)))
+      end)
+    end
+    local x = torch.randn(256, 16)
+    local y, seen = answer(teacher, x), torch.randn(1024, 16)
+    local truth = answer(teacher, seen)
+    local function loss(how)
+      torch.manual_seed(12)
+      local net = Student()
+      local float = how == "float"
+      if not float then
+        net:half()
+      end
+      local o = options(how == "random"):deviceIterations(16)
+      local model = poptorch.trainingModel(net, o, poptorch.optim.SGD(net:parameters(),
+        { lr = 2 ^ -9, loss_scaling = float and 1 or 16 }))
+      local xs, ys = torch.cat({ x, x, x, x }), torch.cat({ y, y, y, y })
+      for _ = 1, 480 do
+        model(float and xs or xs:half(), float and ys or ys:half())
+      end
+      model:copyWeightsToHost()
+      return F.mse_loss(answer(net, seen), truth):item()
+    end
+    local exact, nearest, random = loss("float"), loss("nearest"), loss("random")
+    assert.is_true(random < 1.02 * exact, random / exact)
+    assert.is_true(nearest > 3 * exact, nearest / exact)
   end)
 end)
