@@ -37,8 +37,8 @@ local FAMILIES = {
     function(x, w, b) return F.conv2d(x, w, b, 1, 1) end },
   { "gradient to an image", { { 4, 8, 64, 64 }, { 8, 64, 3, 3 } }, F.conv_transpose2d },
   { "gradient to weights", { { 2, 1000, 4, 4 }, { 2, 1000, 4, 4 } }, function(d, x)
-    return internal.convolution_backward_weight(d, x, { 1000, 1000, 1, 1 }, { 1, 1 }, { 0, 0, 0, 0 },
-      { 1, 1 }, false, { 0, 0 }, 1)
+    return internal.convolution_backward_weight(d, x, { 1000, 1000, 1, 1 }, { 1, 1 },
+      { 0, 0, 0, 0 }, { 1, 1 }, false, { 0, 0 }, 1)
   end },
   { "average pooling", { { 4, 16, 256, 256 } }, function(x) return F.avg_pool2d(x, 2) end },
   { "adaptive pooling", { { 16, 256, 256 } },
