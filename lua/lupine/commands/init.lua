@@ -6,6 +6,9 @@
 ---   1    an error
 ---   2    the command line is wrong
 ---   75   stopped early, with all that going on takes saved (EX_TEMPFAIL: try again)
+local check = require("lupine.base.check")
+local errors = require("lupine.base.errors")
+
 local M = { DONE = 0, ERROR = 1, USAGE = 2, INTERRUPTED = 75 }
 
 -- In the order of the help.
@@ -21,14 +24,21 @@ local ROWS = {
 }
 
 --- What runs a command; nil: the word is none, and a script's name.
+--- error: ValueError for a word that is near a command, and no file
 ---@param word string
 ---@return function?
 function M.find(word)
+  local words = {}
   for _, row in ipairs(ROWS) do
     if row[1] == word then
       return require(row[2]).run
     end
+    words[#words + 1] = row[1]
   end
+  local near = check.nearest(word, words)
+  local script <close> = near ~= "" and io.open(word) or nil
+  errors.check(near == "" or script, "ValueError", "there is no command and no file '%s'%s", word,
+    near)
   return nil
 end
 

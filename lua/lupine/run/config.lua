@@ -46,7 +46,23 @@ local function full(prefix, name)
   return prefix == "" and name or prefix .. "." .. name
 end
 
-local function unknown(node, prefix, name)
+-- The first key of a mapping whose last name is this, as arguments of a class.
+local function below(map, name, prefix)
+  for _, key in ipairs(map.keys) do
+    local value, path = map.values[key], full(prefix, key)
+    if key == name and prefix ~= "" then
+      return path
+    elseif value.kind == "map" then
+      local found = below(value, name, path)
+      if found then
+        return found
+      end
+    end
+  end
+end
+
+local function unknown(map, prefix, name)
+  local node = map.values[name]
   local near = check.nearest(name, children[prefix])
   if near == "" then -- a key of another group?
     for other in pairs(by_name) do
@@ -54,6 +70,8 @@ local function unknown(node, prefix, name)
         near = (" (there is '%s')"):format(other)
       end
     end
+    local path = near == "" and below(map, name, prefix)
+    near = path and (" (there is '%s')"):format(path) or near
   end
   errors.raise("ConfigFileError", "%s: unknown key '%s'%s; allowed are %s", node.at,
     full(prefix, name), near, table.concat(children[prefix], ", "))
@@ -71,7 +89,7 @@ local function read_group(node, prefix, values, nodes)
     local key, value = full(prefix, name), node.values[name]
     local row = by_name[key]
     if not row then
-      unknown(value, prefix, name)
+      unknown(node, prefix, name)
     elseif row.type == "group" then -- one with nothing below it has its defaults
       local none = types.is_null(value) or value.empty
       read_group(none and defaults().values[name] or value, key, values, nodes)

@@ -355,14 +355,22 @@ end
 local CAPITAL = { left = "Left", right = "Right", longest_first = "LongestFirst",
   only_first = "OnlyFirst", only_second = "OnlySecond" }
 
---- Cuts texts to a number of tokens, special ones included.
+local TRUNCATION = { "max_length", "stride", "strategy", "direction" }
+local PADDING = { "direction", "pad_id", "pad_type_id", "pad_token", "length",
+  "pad_to_multiple_of" }
+
+--- Cuts texts to a number of tokens, special ones included; what is cut off is not kept, so
+--- that stride, which is of such pieces, has no effect. Arguments by position or by name.
+--- source: tokenizers, Tokenizer.enable_truncation
 ---@param max_length integer
----@param options? {strategy: string?, direction: string?} strategy: longest_first, only_first or
---- only_second; direction: right or left
-function Tokenizer:enable_truncation(max_length, options)
-  local o = options or {}
-  self.truncation = lengths.truncation({ max_length = max_length,
-    strategy = CAPITAL[o.strategy] or o.strategy, direction = CAPITAL[o.direction] or o.direction })
+---@param stride? integer (0)
+---@param strategy? string longest_first, only_first or only_second
+---@param direction? string right or left
+function Tokenizer:enable_truncation(...)
+  local max_length, stride, strategy, direction = table.unpack(
+    check.arguments("enable_truncation", TRUNCATION, nil, ...), 1, 4)
+  self.truncation = lengths.truncation({ max_length = max_length, stride = stride,
+    strategy = CAPITAL[strategy] or strategy, direction = CAPITAL[direction] or direction })
 end
 
 --- Texts stay as long as they are.
@@ -370,14 +378,20 @@ function Tokenizer:no_truncation()
   self.truncation = nil
 end
 
---- Fills texts to the longest of a batch, or to a length. Options: length, direction ("right" or
---- "left"), pad_id (0), pad_type_id (0), pad_token ("[PAD]"), pad_to_multiple_of.
----@param options? table<string, any>
-function Tokenizer:enable_padding(options)
-  local o = options or {}
-  self.padding = lengths.padding({ direction = CAPITAL[o.direction] or o.direction,
-    pad_id = o.pad_id, pad_type_id = o.pad_type_id, pad_token = o.pad_token,
-    pad_to_multiple_of = o.pad_to_multiple_of, strategy = o.length and { Fixed = o.length } })
+--- Fills texts to the longest of a batch, or to a length. Arguments by position or by name.
+--- source: tokenizers, Tokenizer.enable_padding
+---@param direction? string right or left
+---@param pad_id? integer (0)
+---@param pad_type_id? integer (0)
+---@param pad_token? string ("[PAD]")
+---@param length? integer
+---@param pad_to_multiple_of? integer
+function Tokenizer:enable_padding(...)
+  local direction, id, type_id, token, length, multiple = table.unpack(
+    check.arguments("enable_padding", PADDING, nil, ...), 1, 6)
+  self.padding = lengths.padding({ direction = CAPITAL[direction] or direction, pad_id = id,
+    pad_type_id = type_id, pad_token = token, pad_to_multiple_of = multiple,
+    strategy = length and { Fixed = length } })
 end
 
 --- Texts of a batch keep their lengths.

@@ -27,6 +27,12 @@ describe("the commands", function()
     assert.is_nil(commands.find("nothing"))
   end)
 
+  it("are suggested for a word that is near one, and no file", function()
+    local _, err, code = program.run({ "swep", "a.yaml" })
+    assert.equal(1, code)
+    assert.matches("there is no command and no file 'swep' (nearest: 'sweep')", err, 1, true)
+  end)
+
   it("leave scripts their names", function()
     local folder = files.folder()
     finally(function()
@@ -34,8 +40,9 @@ describe("the commands", function()
     end)
     files.write(folder .. "/run", "print('a script', ...)")
     files.write(folder .. "/walk", "print('another', ...)")
+    files.write(folder .. "/rum", "print('near', ...)")
     for words, expected in pairs({ ["./run x"] = "a script\tx\n", ["-- run x"] = "a script\tx\n",
-      ["walk y"] = "another\ty\n" }) do
+      ["walk y"] = "another\ty\n", ["rum z"] = "near\tz\n" }) do
       assert.equal(expected, (runs.lupine(folder, words)))
     end
     assert.matches("^usage: lupine run", (runs.lupine(folder, "run --help")))

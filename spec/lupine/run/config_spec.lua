@@ -199,6 +199,8 @@ describe("a run file", function()
     refuses("data: {batchsize: 3}\n",
       "run.yaml:1: unknown key 'data.batchsize' %(nearest: 'batch_size'%)")
     refuses(BASE .. "batch_size: 3\n", "unknown key 'batch_size' %(there is 'data.batch_size'%)")
+    refuses(BASE .. "scheduler: {class: StepLR, args: {gamma: 0.1}}\ngamma: 3\n",
+      "unknown key 'gamma' %(there is 'scheduler.args.gamma'%)")
     refuses(BASE .. "mode: poptorch\naccumulation: 2\n",
       "run.yaml:6: accumulation: with mode poptorch this is options.Training.gradientAccum")
     refuses(BASE .. "mode: poptorch\nclip_grad_value: 2\n", "run.yaml:6: clip_grad_value: needs")

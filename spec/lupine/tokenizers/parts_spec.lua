@@ -27,7 +27,7 @@ describe("lengths", function()
   it("are cut at the right or the left, of one text or two", function()
     local t = bert()
     local function cut(options, ...)
-      t:enable_truncation(options.max_length, options)
+      t:enable_truncation(options)
       return t:encode(...).ids
     end
     assert.same({ 2, 59, 655, 624, 609, 3 }, cut({ max_length = 6 }, B))
@@ -43,6 +43,10 @@ describe("lengths", function()
       { max_length = 12, strategy = "only_first" }, A, B)
     t:no_truncation()
     assert.equal(15, #t:encode(A))
+    t:enable_truncation(6, 0, "longest_first", "left")
+    assert.same({ 2, 49, 628, 623, 610, 3 }, t:encode(B).ids)
+    helper.refuses("TypeError", "enable_truncation has no parameter 'max_len'", cut,
+      { max_len = 3 }, A)
     helper.refuses("ValueError", "strategy: unknown 'longest'. Allowed: LongestFirst", cut,
       { max_length = 3, strategy = "longest" }, A)
   end)
