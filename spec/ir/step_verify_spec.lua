@@ -33,7 +33,6 @@ describe("the verifier of steps", function()
     ["type of data"] = "buffer 'b' has a tensor of int32[3], not float32[3]",
     ["link"] = "state 'm' belongs to variable 7 of 7",
     ["link to another role"] = "state 'm' belongs to buffer 'b'",
-    ["no link"] = "accumulator 'g' belongs to variable -1 of 7",
     ["type of accumulator"] = "accumulator 'g' is float32[3], but its parameter is float32[4]",
     ["never added to"] = "accumulator 'g' is not read by micro-batches, of which there are 2",
     ["no update"] = "parameter 'w' has input 1 of the update graph, which does not exist",

@@ -117,8 +117,6 @@ static bool damage_role(LpStep *s, const char *kind)
         v[M].param = N_VAR;
     else if (!strcmp(kind, "link to another role"))
         v[M].param = B;
-    else if (!strcmp(kind, "no link"))
-        v[ACCUM].param = -1;
     else if (!strcmp(kind, "type of accumulator"))
         v[W].type.shape[0] = v[W].data->shape[0] = 4;
     else if (!strcmp(kind, "never added to"))

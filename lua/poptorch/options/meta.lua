@@ -295,7 +295,9 @@ function _TrainingOptions:setMeanAccumulationAndReplicationReductionStrategy(
   mean_reduction_strategy) end
 
 --- Adjusts the loss scale from the gradients' histogram.
---- effect: Training with it is refused.
+--- effect: The loss scale is multiplied by a factor that each update halves or doubles;
+---   counting the gradients of float16 costs cycles in every micro-batch. An update whose
+---   gradients are not finite is left out.
 --- source: PopTorch 3.x API reference, poptorch.options._TrainingOptions
 ---@param enabled boolean
 ---@return poptorch.options._TrainingOptions
@@ -335,9 +337,10 @@ function _PrecisionOptions:enableFloatingPointExceptions(enabled) end
 ---@return poptorch.options._PrecisionOptions
 function _PrecisionOptions:enableStochasticRounding(enabled) end
 
---- Type of partial results of matrix multiplications and convolutions.
---- effect: half: partials take half the memory and exchange, and the arithmetic unit works at
----   its rate for half partials.
+--- Type of partial results of matrix multiplications, convolutions, sums and means of float16.
+--- effect: half: running sums round to float16 after each 16 products, in the order of their
+---   index; partials take half the memory and exchange, and the arithmetic unit works at its
+---   rate for them.
 --- source: PopTorch 3.x API reference, poptorch.options._PrecisionOptions
 ---@param dtype any
 ---@return poptorch.options._PrecisionOptions
