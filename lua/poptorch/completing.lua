@@ -154,8 +154,9 @@ function M.spec(s, losses, by_name)
   }
   if s.training then
     compile.loss = final_loss(losses)
-    compile.running = training.mean_accumulation_and_replication_reduction_strategy
-      == enums.MeanReductionStrategy.Running
+    local strategy = training.mean_accumulation_and_replication_reduction_strategy
+    compile.running = strategy == enums.MeanReductionStrategy.Running
+    compile.early = strategy == enums.MeanReductionStrategy.PostAndLoss or nil
   end
   return { compile = compile, anchors = anchors_of(o),
     output = { mode = mode_of(o.output_mode), period = o.output_return_period },

@@ -316,4 +316,23 @@ describe("updates", function()
     near(weights({ ga = 5, mb = 2, rf = 2 }, 3, 0.1, nil, R.Running), post)
     near(weights({ ga = 5, mb = 2, rf = 2 }, 3, 0.1, nil, R.PostAndLoss), post)
   end)
+
+  it("divide the loss by the replicas under PostAndLoss", function()
+    local function gradients(strategy)
+      local net = nn.Module:extend("Net")()
+      net.w = nn.Parameter(torch.ones(2))
+      function net:forward(rows)
+        return poptorch.identity_loss(self.w * rows, "sum")
+      end
+      local o = poptorch.Options():replicationFactor(4)
+      o:anchorTensor("g", "Gradient___w", poptorch.OutputMode.All)
+      o.Training:setMeanAccumulationAndReplicationReductionStrategy(
+        poptorch.MeanReductionStrategy[strategy])
+      local model = poptorch.trainingModel(net, o, torch.optim.SGD(net:parameters(), { lr = 1.0 }))
+      model(torch.ones(4, 2))
+      return model:getAnchoredTensor("g"):reshape(-1)[0]:item(), net.w[0]:item()
+    end
+    assert.same({ 1, 0 }, { gradients("Post") })
+    assert.same({ 0.25, 0 }, { gradients("PostAndLoss") })
+  end)
 end)

@@ -53,8 +53,13 @@ static LpStatus seed(Compile *c, LpVal *out)
     o.backward = true;
     gb.origin = lp_graph_origin(g, &o, c->err);
     *out = lp_full(&gb.b, lp_graph_type(g, c->t->loss), lp_float(1));
-    if (c->scale != LP_NOVAL && c->err->code == LP_OK) {
-        *out = lp_mul(&gb.b, *out, c->scale);
+    LpVal scale = c->scale;
+    if (c->t->early && c->s->replicas > 1) {
+        LpVal share = lp_immf(&gb.b, 1.0 / (double)c->s->replicas);
+        scale = scale == LP_NOVAL ? share : lp_mul(&gb.b, scale, share);
+    }
+    if (scale != LP_NOVAL && c->err->code == LP_OK) {
+        *out = lp_mul(&gb.b, *out, scale);
         *out = lp_cast(&gb.b, *out, lp_graph_type(g, c->t->loss)->dtype);
     }
     lp_graph_builder_fini(&gb);

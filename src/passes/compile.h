@@ -71,6 +71,7 @@ typedef struct LpTraining {
                      one ends with the update (exec.h), which divides them by
                      it */
     bool running;   /* means divide at every micro-batch, not in the update */
+    bool early; /* by the replicas they divide the loss gradient, not there */
     const LpScaling *scaling; /* NULL: loss_scale is the optimizer's */
     const LpUpdateRule *rule;
     int n_rule;

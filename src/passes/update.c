@@ -300,7 +300,7 @@ static void find_scale(Update *u)
 {
     LpBuilder *b = &u->gb.b;
     LpOrigin o = {.update = true, .phase = -1};
-    double n = (double)u->s->replicas;
+    double n = u->t->early ? 1 : (double)u->s->replicas;
     u->gb.origin = lp_graph_origin(u->s->update, &o, u->err);
     if (!u->t->running)
         n *= (double)u->s->gradient_accumulation;

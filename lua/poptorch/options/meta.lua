@@ -285,9 +285,11 @@ function _TrainingOptions:gradientAccumulation(gradient_accumulation) end
 ---@return poptorch.options._TrainingOptions
 function _TrainingOptions:accumulationAndReplicationReductionType(reduction_type) end
 
---- When the mean divides: at every micro-batch (Running) or at the end (Post). An optimizer
----   with accum_type float16 uses Running.
---- effect: Running scales the accumulator at every micro-batch; Post once.
+--- When the mean divides: at every micro-batch (Running) or at the end (Post); PostAndLoss
+---   (deprecated) by the replicas before the backward pass. An optimizer with accum_type
+---   float16 uses Running.
+--- effect: Running scales the accumulator at every micro-batch; Post once; PostAndLoss the
+---   gradients by the replicas.
 --- source: PopTorch 3.x API reference, poptorch.options._TrainingOptions
 ---@param mean_reduction_strategy poptorch.MeanReductionStrategy
 ---@return poptorch.options._TrainingOptions

@@ -29,9 +29,11 @@ return Group.define("_TrainingOptions", {
     name = "setMeanAccumulationAndReplicationReductionStrategy",
     key = "mean_accumulation_and_replication_reduction_strategy",
     params = { "mean_reduction_strategy" }, kind = S, default = S.Post,
-    doc = "When the mean divides: at every micro-batch (Running) or at the end (Post). "
-      .. "An optimizer with accum_type float16 uses Running.",
-    effect = "Running scales the accumulator at every micro-batch; Post once.",
+    doc = "When the mean divides: at every micro-batch (Running) or at the end (Post); "
+      .. "PostAndLoss (deprecated) by the replicas before the backward pass. An optimizer with "
+      .. "accum_type float16 uses Running.",
+    effect = "Running scales the accumulator at every micro-batch; Post once; PostAndLoss the "
+      .. "gradients by the replicas.",
     idle = Group.training_only("inference has no gradients"),
   },
   {

@@ -273,9 +273,10 @@ static void read_anchors(lua_State *L, LpCompileSpec *spec)
 }
 
 /* The table at index 2: device_iterations=, gradient_accumulation=, replicas=,
- * mean=, running=, numerics={…}, loss=value, loss_scale=var, scaling={…},
- * gathered=var, rules={…}, gradients={…}, anchors={names}, names=boolean. What
- * is in `of` belongs to the spec; what all point to stays on the stack. */
+ * mean=, running=, early=, numerics={…}, loss=value, loss_scale=var,
+ * scaling={…}, gathered=var, rules={…}, gradients={…}, anchors={names},
+ * names=boolean. What is in `of` belongs to the spec; what all point to stays
+ * on the stack. */
 static LpCompileSpec read_spec(lua_State *L, const LpStep *s, Parts *of)
 {
     LpTraining *t = &of->training;
@@ -284,6 +285,7 @@ static LpCompileSpec read_spec(lua_State *L, const LpStep *s, Parts *of)
                                        "replicas",
                                        "mean",
                                        "running",
+                                       "early",
                                        "numerics",
                                        "loss",
                                        "loss_scale",
@@ -312,6 +314,7 @@ static LpCompileSpec read_spec(lua_State *L, const LpStep *s, Parts *of)
     t->loss_scale = lp_opt_var(L, 2, "loss_scale", -1, s);
     t->gathered = lp_opt_var(L, 2, "gathered", -1, s);
     t->running = spec.mean && lp_opt_bool(L, 2, "running", false);
+    t->early = spec.mean && lp_opt_bool(L, 2, "early", false);
     if (t->loss) {
         t->scaling = lp_read_scaling(L, s, t->loss_scale >= 0, &of->scaling);
         read_rules(L, s, t);
