@@ -96,6 +96,28 @@ function M.state_keys(module)
   return out
 end
 
+--- owner[name] is `by(original, …)` until what is returned closes.
+function M.replaced(owner, name, by)
+  local original = owner[name]
+  owner[name] = function(...)
+    return by(original, ...)
+  end
+  return setmetatable({}, { __close = function()
+    owner[name] = original
+  end })
+end
+
+--- Thousands of Lua instructions that f takes: work, which no other process slows.
+function M.work(f)
+  local thousands = 0
+  debug.sethook(function()
+    thousands = thousands + 1
+  end, "", 1000)
+  f()
+  debug.sethook()
+  return thousands
+end
+
 --- The lines that f logs, as one text.
 function M.logged(f)
   local core = require("lupine.core")

