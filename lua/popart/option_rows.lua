@@ -183,7 +183,8 @@ local rows = {
   { "enableNonStableSoftmax", "b", false, "Softmax without subtracting the greatest value.",
     poptorch = "softmax subtracts the greatest value always" },
   { "enableStableNorm", "b", false, "Variance in two passes.", poptorch = "read",
-    no_effect = "variance is computed in two passes always" },
+    effect = "float16 is normalised by statistics in float32, of two passes, which cost one more; "
+      .. "otherwise they are halves." },
   { "enableFloatingPointChecks", "b", false, "NaN and overflow are errors.", poptorch = "read",
     effect = "A run raises at a division by zero, an invalid operation or an overflow, and "
       .. "says where; each operator runs by itself." },

@@ -200,6 +200,7 @@ local function system(s)
   out.strategy = s.where.strategy
   out.recompute = s.marks.recompute
   out.io_tiles = option_rules.io_tiles(o, s.device.tilesPerIPU)
+  out.stable_norm = o.enableStableNorm
   out.partials = half_partials(o) and "half" or "float"
   for kind, location in pairs(locations.of(s)) do
     out[kind] = location
@@ -247,7 +248,7 @@ function M.spec(s)
       running = s.training
         and o.meanAccumulationAndReplicationReductionStrategy.name == "Running" or nil,
       numerics = { stochastic = o.enableStochasticRounding,
-        half_partials = half_partials(o),
+        half_partials = half_partials(o), half_statistics = not o.enableStableNorm,
         trap = o.enableFloatingPointChecks }, names = false },
     tensors = { parameter = parameter, buffer = buffer }, anchors = anchors,
     system = system(s), seed = 0,

@@ -149,6 +149,7 @@ function M.spec(s, losses, by_name)
     mean = training.accumulation_and_replication_reduction_type == enums.ReductionType.Mean,
     numerics = { stochastic = o.Precision.stochastic_rounding,
       half_partials = o.Precision.partials_type == "half",
+      half_statistics = not o.enable_stable_norm,
       trap = o.Precision.floating_point_exceptions },
     names = true,
   }

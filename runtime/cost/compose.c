@@ -69,6 +69,12 @@ LpCost lp_cost_norm(const LpCostCtx *x, LpCostType t, int64_t n,
         c.flops = mul_sat(n, 3);
         lp_cost_add(&c, statistics(x, n_stats));
     }
+    if (!inference && x->stable_norm) {
+        /* the mean by itself, and the differences that are squared */
+        lp_cost_add(&c, reduce_rows(x, LP_RED_ADD, t, n_stats, n));
+        lp_cost_add(
+            &c, lp_cost_broadcast(x, LP_EW_sub, t, n, n_stats, n / n_stats));
+    }
     lp_cost_add(&c,
                 lp_cost_broadcast(x, LP_EW_sub, t, n, n_stats, n / n_stats));
     lp_cost_add(&c,

@@ -72,6 +72,7 @@ typedef struct LpCostCtx {
     int tiles;           /* available to the operation; 0 = all of the chip */
     double proportion;   /* availableMemoryProportion, of a tile; 0 = least */
     LpCostType partials; /* HALF or FLOAT */
+    bool stable_norm;    /* statistics take a pass for the mean before */
     LpPlanCache *cache;  /* borrowed; NULL plans every shape anew */
 } LpCostCtx;
 

@@ -21,7 +21,7 @@ describe("the numerics of a step", function()
   it("are part of its text, and come back from it", function()
     local all = "step iterations 1 accumulation 1 replicas 1 mean"
     assert.equal(all, head(step_of(torch.float32)))
-    for _, name in ipairs({ "stochastic", "half_partials", "trap" }) do
+    for _, name in ipairs({ "stochastic", "half_partials", "half_statistics", "trap" }) do
       local step = step_of(torch.float32, { [name] = true })
       assert.equal(all .. " " .. name, head(step))
       assert.equal(step:text("step"), core.step_parse(step:text("step")):text("step"))
@@ -32,7 +32,7 @@ describe("the numerics of a step", function()
   end)
 
   it("are known by name and true or false", function()
-    local allowed = "Allowed: stochastic, half_partials, trap, each true or false"
+    local allowed = "Allowed: stochastic, half_partials, half_statistics, trap, each true or false"
     for text, numerics in pairs({ ["stochastc = true"] = { stochastc = true },
       ["trap = 1"] = { trap = 1 }, ["1 = trap"] = { "trap" } }) do
       assert.error_matches(function() step_of(torch.float32, numerics) end,

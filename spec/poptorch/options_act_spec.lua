@@ -290,7 +290,8 @@ end
 -- Why one shows in none of the programs here.
 local ELSEWHERE = {
   cachePath = "enableExecutableCaching sets it with enableEngineCaching",
-  enableEngineCaching = "the same", enableStableNorm = "its row has no effect",
+  enableEngineCaching = "the same",
+  enableStableNorm = "normalisations: spec/poptorch/stable_norm_spec.lua",
   matmulOptions = "notes: spec/bind/program/program_spec.lua", lstmOptions = "the same",
   convolutionOptions = "convolutions: spec/poptorch/half_partials_spec.lua",
   engineOptions = "a program that does not fit: spec/poptorch/simulation_spec.lua",

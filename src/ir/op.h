@@ -182,8 +182,9 @@ typedef struct LpDesc {
  * values. */
 #define LP_NUMERICS(NUMERIC)                                                   \
     NUMERIC(stochastic) /* half results round at random: right on average */   \
-    NUMERIC(half_partials) /* of float16 sums, see half_sums.h */              \
-    NUMERIC(trap)          /* invalid operations and overflows are errors */
+    NUMERIC(half_partials)   /* of float16 sums, see half_sums.h */            \
+    NUMERIC(half_statistics) /* of float16, see norm_kernel.c */               \
+    NUMERIC(trap)            /* invalid operations and overflows are errors */
 typedef struct LpNumerics {
 #define LP_NUMERIC(name) bool name;
     LP_NUMERICS(LP_NUMERIC)

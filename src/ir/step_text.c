@@ -12,9 +12,10 @@
  *   use      = LABEL | ["LABEL"] "->" LABEL     read; and written
  *
  * (the rest of the grammar: text.c). A NUMERIC is one of LP_NUMERICS, in its
- * order: stochastic, half_partials, trap. ROLE is one word, as lp_var_role_name
- * has it; a label is one of the graph that is named before it; "of" counts from
- * 0. The text is outside data: what is parsed goes through the verifiers. */
+ * order: stochastic, half_partials, half_statistics, trap. ROLE is one word,
+ * as lp_var_role_name has it; a label is one of the graph that is named
+ * before it; "of" counts from 0. The text is outside data: what is parsed
+ * goes through the verifiers. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -207,6 +207,8 @@ static LpStatus prepare(const LpKernelReq *r, Frame *f, LpDesc *seen,
     bool ok = true;
     q.in = seen;
     q.out = seen + r->n_in;
+    if (r->n_in > 0 && r->in[0].dtype != LP_F16)
+        q.numerics.half_statistics = false;
     f->site = r->site;
     f->n_in = r->n_in;
     f->n_out = r->n_out;

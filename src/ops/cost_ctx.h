@@ -22,6 +22,7 @@ static inline LpCostCtx lp_cost_ctx_of(const LpCostReq *r)
     x.tiles = r->tiles;
     x.proportion = r->memory_proportion;
     x.partials = lp_cost_type(r->partials);
+    x.stable_norm = r->stable_norm;
     x.cache = r->cache;
     return x;
 }

@@ -185,7 +185,8 @@ function Options:setExecutionStrategy(strategy) end
 function Options:setAvailableMemoryProportion(available_memory_proportion) end
 
 --- Two-pass mean and variance in normalisations: slower, more accurate.
---- effect: none: the cost model has one figure for normalisation
+--- effect: float16 is normalised by statistics in float32, of two passes, which cost one more;
+---   otherwise mean and deviation are halves.
 --- source: PopTorch 3.x API reference, poptorch.Options
 ---@param enabled boolean
 ---@return poptorch.Options

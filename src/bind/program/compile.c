@@ -157,8 +157,8 @@ static bool *numeric(LpNumerics *n, const char *name)
     return NULL;
 }
 
-/* numerics = {stochastic=, half_partials=, trap=}, booleans, false if left
- * out */
+/* numerics = {stochastic=, half_partials=, half_statistics=, trap=}, booleans,
+ * false if left out */
 static LpNumerics read_numerics(lua_State *L, int t)
 {
     LpNumerics n = {0};
@@ -176,7 +176,8 @@ static LpNumerics read_numerics(lua_State *L, int t)
             const char *value = luaL_tolstring(L, -2, NULL);
             lp_raise(L, LP_E_VALUE,
                      "numerics: got %s = %s. Allowed: stochastic, "
-                     "half_partials, trap, each true or false",
+                     "half_partials, half_statistics, trap, each true or "
+                     "false",
                      name, value);
         }
         *to = lua_toboolean(L, -1);

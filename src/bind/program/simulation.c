@@ -97,14 +97,28 @@ LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
 {
     static const char *const again[] = {"auto", "none", "all", NULL};
     static const char *const partials[] = {"float", "half", NULL};
-    static const char *const keys[] = {
-        "chip",           "strategy",      "recompute",
-        "partials",       "liveness",      "separate_backward",
-        "tiles",          "io_tiles",      "allow_out_of_memory",
-        "synthetic_data", "output_slices", "input_groups",
-        "activation",     "weight",        "optimizer",
-        "accumulator",    "own",           "proportion",
-        "power_of_two",   "round_ipus",    NULL};
+    static const char *const keys[] = {"chip",
+                                       "strategy",
+                                       "recompute",
+                                       "partials",
+                                       "liveness",
+                                       "separate_backward",
+                                       "tiles",
+                                       "io_tiles",
+                                       "allow_out_of_memory",
+                                       "synthetic_data",
+                                       "output_slices",
+                                       "input_groups",
+                                       "activation",
+                                       "weight",
+                                       "optimizer",
+                                       "accumulator",
+                                       "own",
+                                       "proportion",
+                                       "power_of_two",
+                                       "round_ipus",
+                                       "stable_norm",
+                                       NULL};
     LpIpuOptions o = lp_ipu_options();
     lp_check_keys(L, t, "system", keys);
     lua_getfield(L, t, "chip");
@@ -123,6 +137,7 @@ LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
         lp_strategy_names[get_choice(L, t, "strategy", lp_strategy_names, 0)]);
     o.recompute = (LpRecompute)get_choice(L, t, "recompute", again, 0);
     o.partials = get_choice(L, t, "partials", partials, 0) ? LP_F16 : LP_F32;
+    o.stable_norm = lp_opt_bool(L, t, "stable_norm", false);
     int64_t live = lp_opt_int(L, t, "liveness", 0);
     if (live < LP_ALWAYS_LIVE || live > LP_OFF_CHIP_AFTER_EACH_PHASE)
         lp_raise(L, LP_E_VALUE, "liveness: expected 0..3, got %d", (int)live);

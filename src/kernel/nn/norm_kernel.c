@@ -7,6 +7,12 @@
  *     dx = rstd (g - sum(g) / m - xhat sum(g xhat) / m)
  *     dw = sum(dy xhat)      db = sum(dy)
  *
+ * With half statistics (LpNumerics.half_statistics) float16 is normalised as
+ * the device does it by default: the variance is the mean of the squares less
+ * the mean's square, taken in one pass in float32, and mean and rstd are
+ * rounded to float16 before they are used. What running averages are made of is
+ * float32.
+ *
  * Rows, groups or channels are split over the threads. Only the gradients of
  * layer norm's parameters add across threads: each has a partial sum, added in
  * order of the threads. */
@@ -14,6 +20,7 @@
 #include <string.h>
 
 #include "src/kernel/attrs.h"
+#include "src/kernel/loops/pointwise.h"
 #include "src/kernel/nn/nn.h"
 #include "src/kernel/nn/nnloops.h"
 #include "src/kernel/nn/norm_blocked.h"
@@ -25,7 +32,18 @@ typedef struct Norm {
     int64_t batch, channels, inner, groups;
     double eps;
     bool relu; /* batch: one operand more */
+    bool half; /* statistics are halves, of one pass */
 } Norm;
+
+/* Is the norm of operand i, of the request or as rounding at random widens it,
+ * one with half statistics? */
+static bool half_statistics(const LpKernelReq *r, int i)
+{
+    bool widened = r->numerics.stochastic && r->site != 0;
+    LpDtype t = r->in[i].dtype;
+    return r->numerics.half_statistics &&
+           (t == LP_F16 || (widened && t == LP_F32));
+}
 
 #define T float
 #define L f32
@@ -89,6 +107,7 @@ LP_KERNEL_PREPARE(lp_layer_norm_prepare)
 {
     Norm s = rows_of(&r->in[0], r->attr[LP_LAYER_NORM_NORMALIZED_SHAPE].n);
     s.eps = r->attr[LP_LAYER_NORM_EPS].f;
+    s.half = half_statistics(r, 0);
     return prepare(r, k, s, layer, 0, e);
 }
 
@@ -104,6 +123,7 @@ LP_KERNEL_PREPARE(lp_group_norm_prepare)
 {
     Norm s = channels_of(&r->in[0], r->attr[LP_GROUP_NORM_NUM_GROUPS].i);
     s.eps = r->attr[LP_GROUP_NORM_EPS].f;
+    s.half = half_statistics(r, 0);
     return prepare(r, k, s, group, 0, e);
 }
 
@@ -122,6 +142,7 @@ LP_KERNEL_PREPARE(lp_batch_norm_prepare)
     Norm s = channels_of(&r->in[0], 1);
     s.eps = r->attr[LP_BATCH_NORM_EPS].f;
     s.relu = r->n_in > 3;
+    s.half = half_statistics(r, 0);
     return prepare(r, k, s, batch, (size_t)(2 * s.channels), e);
 }
 
@@ -133,6 +154,7 @@ LP_KERNEL_PREPARE(lp_batch_norm_back_prepare)
     Norm s = channels_of(&r->in[0], 1);
     s.eps = r->attr[LP_BATCH_NORM_EPS].f;
     s.relu = r->n_in > 5;
+    s.half = half_statistics(r, 1);
     int64_t masked = s.relu ? s.batch * s.inner : 0; /* dy */
-    return prepare(r, k, s, batch_back, (size_t)((3 + masked) * s.channels), e);
+    return prepare(r, k, s, batch_back, (size_t)((4 + masked) * s.channels), e);
 }

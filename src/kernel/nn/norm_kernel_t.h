@@ -1,6 +1,20 @@
 /* The normalisations of norm.c for one element type; included once for each,
  * with T the type, L the set of loops, F(name) a function's name, SQRT. */
 
+/* n numbers as halves, if statistics are. */
+static void F(narrow)(const Norm *s, int64_t n, T *x)
+{
+    if (s->half)
+        lp_pointwise_round(n, x, sizeof(T) == 4 ? LP_F32 : LP_F64, LP_F16);
+}
+
+/* The mean square of differences from `from` as the variance. */
+static T F(variance)(const Norm *s, T square, T mean)
+{
+    T v = s->half ? square - mean * mean : square;
+    return v < 0 ? 0 : v;
+}
+
 static void F(layer)(const Norm *s, void *const *in, void *const *out,
                      void *work LP_UNUSED, int threads)
 {
@@ -11,10 +25,12 @@ static void F(layer)(const Norm *s, void *const *in, void *const *out,
     for (int64_t i = 0; i < s->rows; i++) {
         const T *row = x + i * n;
         T m = lp_nn()->L->sum(row, n) / (T)n;
-        T v = lp_nn()->L->sum_diff2(row, n, m) / (T)n;
+        T v = lp_nn()->L->sum_diff2(row, n, s->half ? 0 : m) / (T)n;
         mean[i] = m;
-        rstd[i] = 1 / SQRT(v + (T)s->eps);
-        lp_nn()->L->norm_row(row, n, m, rstd[i], w, b, y + i * n);
+        rstd[i] = 1 / SQRT(F(variance)(s, v, m) + (T)s->eps);
+        F(narrow)(s, 1, &mean[i]);
+        F(narrow)(s, 1, &rstd[i]);
+        lp_nn()->L->norm_row(row, n, mean[i], rstd[i], w, b, y + i * n);
     }
 }
 
@@ -57,7 +73,10 @@ static void F(group)(const Norm *s, void *const *in, void *const *out,
     for (int64_t i = 0; i < s->batch * s->groups; i++) {
         const T *row = x + i * n;
         T m = lp_nn()->L->sum(row, n) / (T)n;
-        T r = 1 / SQRT(lp_nn()->L->sum_diff2(row, n, m) / (T)n + (T)s->eps);
+        T v = lp_nn()->L->sum_diff2(row, n, s->half ? 0 : m) / (T)n;
+        T r = 1 / SQRT(F(variance)(s, v, m) + (T)s->eps);
+        F(narrow)(s, 1, &m);
+        F(narrow)(s, 1, &r);
         mean[i] = m;
         rstd[i] = r;
         for (int64_t c = 0; c < per; c++) {
@@ -122,11 +141,11 @@ static void F(batch_flat)(const Norm *s, const T *x, T *mean, T *var)
         mean[c] /= (T)s->batch;
     for (int64_t i = 0; i < s->batch; i++)
         for (int64_t c = 0; c < s->channels; c++) {
-            T d = x[i * s->channels + c] - mean[c];
+            T d = x[i * s->channels + c] - (s->half ? 0 : mean[c]);
             var[c] += d * d;
         }
     for (int64_t c = 0; c < s->channels; c++)
-        var[c] /= (T)s->batch;
+        var[c] = F(variance)(s, var[c] / (T)s->batch, mean[c]);
 }
 
 static void F(batch_stats)(const Norm *s, const T *x, T *mean, T *var,
@@ -144,10 +163,10 @@ static void F(batch_stats)(const Norm *s, const T *x, T *mean, T *var,
             m += lp_nn()->L->sum(x + i * step + c * s->inner, s->inner);
         m /= (T)n;
         for (int64_t i = 0; i < s->batch; i++)
-            v +=
-                lp_nn()->L->sum_diff2(x + i * step + c * s->inner, s->inner, m);
+            v += lp_nn()->L->sum_diff2(x + i * step + c * s->inner, s->inner,
+                                       s->half ? 0 : m);
         mean[c] = m;
-        var[c] = v / (T)n;
+        var[c] = F(variance)(s, v / (T)n, m);
     }
 }
 
@@ -160,14 +179,24 @@ static void F(relu)(const T *add, int64_t n, T *y)
         y[i] = y[i] < 0 ? 0 : y[i];
 }
 
+static T F(rstd)(const Norm *s, T var)
+{
+    T r = 1 / SQRT(var + (T)s->eps);
+    F(narrow)(s, 1, &r);
+    return r;
+}
+
 static void F(batch)(const Norm *s, void *const *in, void *const *out,
                      void *work, int threads)
 {
     const T *x = in[0], *w = in[1], *b = in[2], *add = s->relu ? in[3] : NULL;
-    T *y = out[0], *mean = out[1], *var = out[2], *scale = work;
-    F(batch_stats)(s, x, mean, var, threads);
+    T *y = out[0], *var = out[2], *scale = work, *mean = scale + s->channels;
+    F(batch_stats)(s, x, out[1], var, threads);
+    memcpy(mean, out[1], (size_t)s->channels * sizeof *mean);
+    F(narrow)(s, s->channels, mean);
     for (int64_t c = 0; c < s->channels; c++)
-        scale[c] = (w ? w[c] : 1) / SQRT(var[c] + (T)s->eps);
+        scale[c] = s->half ? F(rstd)(s, var[c]) * (w ? w[c] : 1)
+                           : (w ? w[c] : 1) / SQRT(var[c] + (T)s->eps);
     if (s->inner == 1) {
         for (int64_t i = 0; i < s->batch; i++)
             for (int64_t c = 0; c < s->channels; c++) {
@@ -224,18 +253,21 @@ static void F(masked)(const T *dy, const T *y, int64_t n, int threads, T *out)
 static void F(batch_back)(const Norm *s, void *const *in, void *const *out,
                           void *work, int threads)
 {
-    const T *dy = in[0], *x = in[1], *mean = in[2], *var = in[3], *w = in[4];
+    const T *dy = in[0], *x = in[1], *var = in[3], *w = in[4];
     T *dx = out[0], *dw = out[1], *db = out[2];
     T *ka = work, *kb = ka + s->channels, *kc = kb + s->channels;
+    T *mean = kc + s->channels;
     const T n = (T)(s->batch * s->inner);
+    memcpy(mean, in[2], (size_t)s->channels * sizeof *mean);
+    F(narrow)(s, s->channels, mean);
     if (s->relu) {
-        T *d = kc + s->channels;
+        T *d = mean + s->channels;
         F(masked)(dy, in[5], s->batch * s->channels * s->inner, threads, d);
         dy = d;
     }
     F(batch_sums)(s, dy, x, mean, db, dw, threads);
     for (int64_t c = 0; c < s->channels; c++) {
-        T r = 1 / SQRT(var[c] + (T)s->eps), wr = (w ? w[c] : 1) * r;
+        T r = F(rstd)(s, var[c]), wr = (w ? w[c] : 1) * r;
         ka[c] = wr;
         kb[c] = -wr * r * r * dw[c] / n;
         kc[c] = -wr * db[c] / n;

@@ -64,6 +64,7 @@ typedef struct LpIpuOptions {
     int tiles;    /* of an IPU; 0: all that the chip has */
     int io_tiles; /* of these, set aside for transfers */
     LpDtype partials;
+    bool stable_norm; /* normalisations take mean and variance in two passes */
     LpLocation location[LP_N_LOCATIONS];
     const LpOwnLocation *own; /* borrowed until the plan is made */
     size_t n_own;
