@@ -73,6 +73,19 @@ local function equal(value, text)
   return tostring(value):find(listing.pattern(text)) ~= nil
 end
 
+local STATUSES = { "running", "finished", "interrupted", "failed", "died", "damaged" }
+
+-- Refuses a status that no run can have.
+local function check_status(word, text)
+  for _, status in ipairs(STATUSES) do
+    if status:find(listing.pattern(text)) then
+      return
+    end
+  end
+  errors.raise("ValueError", "%s: no run is '%s'%s; allowed are %s", word, text,
+    check.nearest(text, STATUSES), table.concat(STATUSES, ", "))
+end
+
 --- The condition that a word says; nil: it says none.
 --- error: ValueError
 ---@param word string
@@ -85,6 +98,9 @@ function M.read(word)
   local compare, number = COMPARE[operator], tonumber(text)
   errors.check(not compare or number, "ValueError", "%s: expected a number behind '%s', got '%s'",
     word, operator, text)
+  if key == "status" then
+    check_status(word, text)
+  end
   return { key = key, word = word, holds = function(entry)
     local value = M.value(entry, key)
     if compare then

@@ -83,7 +83,8 @@ function M.create(config, facts)
   return Folder(M.settle(new, parent, name), all)
 end
 
---- The folder of a run that is there.
+--- The folder of a run that is there. Where run.json cannot be read the status is
+--- "damaged": what it was trained with and its checkpoints are in files of their own.
 --- error: FileNotFoundError, ValueError for a folder that is none of a run
 ---@param path string
 ---@return lupine.run.Folder
@@ -94,9 +95,13 @@ function M.open(path)
   errors.check(file, "ValueError", "'%s' is no folder of a run: it has no %s", path, FACTS)
   local text <close> = file
   local ok, facts = pcall(core.json_decode, text:read("a"), path .. "/" .. FACTS)
-  errors.check(ok and type(facts) == "table" and type(facts.status) == "string", "ValueError",
-    "'%s/%s' tells of no run", path, FACTS)
-  return Folder(path, facts)
+  if ok and type(facts) == "table" and type(facts.status) == "string" then
+    return Folder(path, facts)
+  end
+  local config = io.open(path .. "/" .. CONFIG)
+  errors.check(config, "ValueError", "'%s/%s' tells of no run", path, FACTS)
+  config:close()
+  return Folder(path, { status = "damaged" })
 end
 
 --- The runs of a folder, the latest first.

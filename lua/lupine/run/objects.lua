@@ -206,6 +206,8 @@ function M.trainer(config, parts)
   if text:find("^Trainer: ") or text:find("^metrics: ") then
     e.message = ("%s: %s"):format(config.path or "table", text:gsub("^Trainer: ", ""))
     e.of_run_file = true
+  elseif text ~= "" and errors.Error:is(e) then -- of counts that no model allows
+    e.message, e.of_run_file = ("%s: options: %s"):format(config.path or "table", text), true
   end
   error(e, 0)
 end

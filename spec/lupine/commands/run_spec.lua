@@ -108,6 +108,8 @@ describe("lupine run", function()
         .. "parameter 'Lr'",
       ["run run.yaml metrics=acuracy"] = "run.yaml: metrics: there is no metric 'acuracy' "
         .. "(nearest: 'accuracy')",
+      ["run run.yaml mode=poptorch options.deviceIterations=0"] = "run.yaml: options: batches per "
+        .. "step (deviceIterations) must be greater than 0, got 0",
       ["run run.yaml checkpoint.best=validation.los"] = "run.yaml: checkpoints: there is no "
         .. "metric 'validation.los' (nearest: 'validation.loss')",
       ["run run.yaml mode=poptorch options.setExecutionStrategy=x"] = "command line: "

@@ -103,7 +103,7 @@ describe("the list of runs", function()
       assert.equal(0, code, err)
       assert.equal(expected, names(out), words)
     end
-    assert.matches("no run in 'runs' meets the conditions", (lupine("runs status=none")))
+    assert.matches("no run in 'runs' meets the conditions", (lupine("runs status=interrupted")))
     assert.matches("no run in 'empty'", (lupine("runs --folder empty")))
   end)
 
@@ -112,6 +112,7 @@ describe("the list of runs", function()
       ["stauts=failed"] = "no run has 'stauts' %(nearest: 'status'",
       ["optimizer.args.lrr=1"] = "nearest: 'optimizer.args.lr'",
       ["c-001"] = "there is no run 'c%-001': there are a%-001, a%-002, b%-001",
+      ["status=fail"] = "no run is 'fail' %(nearest: 'failed'",
       ["'status<failed'"] = "expected a number behind '<', got 'failed'",
       ["--sort nonsense"] = "no run has 'nonsense'", ["--mode most"] = "expected min or max",
       ["--keep-best 2"] = "%-%-keep%-best is none of the list's",
@@ -132,7 +133,7 @@ describe("the list of runs", function()
       list[1].best, list[1].last["validation.loss"], list[1].config["optimizer.args.lr"],
       list[1].config["data.shuffle"] })
     assert.equal("died", list[3].status)
-    assert.same({}, { table.unpack(core.json_decode((lupine("runs --json status=none")))) })
+    assert.same({}, { table.unpack(core.json_decode((lupine("runs --json status=interrupted")))) })
   end)
 
   it("takes conditions where there is no run", function()
@@ -165,7 +166,8 @@ describe("the list of runs", function()
     local out, err, code = lupine("runs")
     assert.equal(0, code, err)
     assert.matches("a%-001 +finished .* 0.25 +0.25", out)
-    assert.equal("a-001 a-002", names(out))
+    assert.matches("b%-001 +damaged", out)
+    assert.equal("a-001 a-002 b-001", names(out))
   end)
 
   it("has the runs of sweeps", function()

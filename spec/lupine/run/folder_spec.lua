@@ -40,6 +40,20 @@ describe("a folder of a run", function()
     assert.is_true(math.abs(facts.started - os.time()) < 60)
   end)
 
+  it("is one whatever became of run.json, and none without config.yaml", function()
+    local run = create("x")
+    for _, text in ipairs({ "", "{\"status\": ", "[]", "{\"status\": 3}" }) do
+      files.write(run:file("run.json"), text)
+      assert.equal("damaged", folder.open(run.path).facts.status)
+      local again = folder.list(parent)[1]
+      again:claim({})
+      assert.equal("running", folder.open(run.path).facts.status)
+    end
+    files.write(run:file("run.json"), "")
+    os.remove(run:file("config.yaml"))
+    helper.refuses("ValueError", "x%-001/run.json' tells of no run", folder.open, run.path)
+  end)
+
   it("is a new one each time, whatever is there", function()
     assert.equal(parent .. "/x-001", create("x").path)
     assert.equal(parent .. "/x-002", create("x").path)

@@ -241,6 +241,8 @@ describe("a key of a run file", function()
     local r = run({ mode = "poptorch", options = { Training = { gradientAccumulation = 2 } } })
     assert.is_true(#r.rows >= 2)
     assert.equal(2, r.o.options.Training.gradient_accumulation)
+    helper.refuses("Error", "replicationFactor must be greater than 0, got 0", run,
+      { mode = "poptorch", options = { replicationFactor = 0 } })
   end
 
   function ACTS.options_file()
