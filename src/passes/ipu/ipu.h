@@ -234,7 +234,9 @@ typedef struct LpAct {
     int ipu, to; /* `to`: COPY */
     int offset;  /* its micro-batch: (number of the turn) - offset */
     int64_t bytes;
+    int64_t start;  /* cycles after the row's */
     int64_t cycles; /* of one execution */
+    bool beside;    /* moves while the row computes */
 } LpAct;
 
 typedef struct LpRow {

@@ -8,6 +8,74 @@ LpStatus lp_row_add(LpRowBuilder *b, LpAct act)
     return LP_OK;
 }
 
+/* ---- when acts start ------------------------------------------------------
+ * A row has parts, one after another: what it needs is brought, it computes, it
+ * sends. A row that computes no run has its acts in the order of time, and each
+ * change of kind begins a part. Computing is placed by its levels already. */
+enum { BRING, COMPUTE, SEND, AWAY };
+
+static int part_of(const LpAct *a)
+{
+    switch (a->kind) {
+    case LP_ACT_COMPUTE:
+        return COMPUTE;
+    case LP_ACT_COPY:
+        return SEND;
+    case LP_ACT_HOST_OUT:
+    case LP_ACT_STORE:
+        return a->beside ? COMPUTE : AWAY;
+    default:
+        return a->beside ? COMPUTE : BRING;
+    }
+}
+
+/* An act that starts no earlier than `from`, after those of its part on the
+ * same IPU; copies that do not have links of their own follow all. A row counts
+ * the syncs of its transfers once: the last may begin during another's. */
+static int64_t place(const LpRow *r, LpAct *a, int64_t from, int64_t *at)
+{
+    bool alone = a->kind == LP_ACT_COPY && r->order != LP_ORDER_AT_ONCE;
+    int line = alone ? 0 : a->ipu;
+    if (a->kind == LP_ACT_COMPUTE)
+        a->start += from;
+    else if (a->kind == LP_ACT_COPY && !alone)
+        a->start = from;
+    else
+        a->start = from + at[line];
+    at[line] += a->kind == LP_ACT_COMPUTE ? 0 : a->cycles;
+    if (a->start > r->total_cyc - a->cycles)
+        a->start = r->total_cyc - a->cycles;
+    return a->start + a->cycles;
+}
+
+static bool in_part(const LpRow *r, const LpAct *a, bool runs, int part,
+                    uint32_t first)
+{
+    return runs ? part_of(a) == part : a->kind == r->act[first].kind;
+}
+
+static void set_starts(LpRow *r)
+{
+    bool runs = false;
+    for (uint32_t i = 0; i < r->n; i++)
+        runs = runs || r->act[i].kind == LP_ACT_COMPUTE;
+    int64_t end = 0;
+    uint32_t first = 0;
+    for (int part = 0; runs ? part <= AWAY : first < r->n; part++) {
+        int64_t at[LP_MAX_IPUS] = {0}, from = end;
+        uint32_t i = first;
+        for (; i < r->n; i++) {
+            if (in_part(r, &r->act[i], runs, part, first)) {
+                int64_t done = place(r, &r->act[i], from, at);
+                end = done > end ? done : end;
+            } else if (!runs) {
+                break;
+            }
+        }
+        first = runs ? 0 : i;
+    }
+}
+
 LpStatus lp_row_finish(LpRowBuilder *b, LpStatus s)
 {
     LpRow *r = b->row;
@@ -18,6 +86,8 @@ LpStatus lp_row_finish(LpRowBuilder *b, LpStatus s)
     r->total_cyc = r->compute_cyc + r->exchange_cyc + r->sync_cyc +
                    r->copy_cyc + r->host_cyc + r->stream_cyc +
                    r->collective_cyc;
+    if (r->act)
+        set_starts(r);
     return s == LP_OK ? b->p->err->code : s;
 }
 

@@ -73,6 +73,25 @@ static int find_levels(LpSchedule *s, LpRowOrder order)
     return most;
 }
 
+static int64_t work_so_far(const LpRow *row)
+{
+    return row->compute_cyc + row->exchange_cyc + row->sync_cyc;
+}
+
+/* Runs of a level start when the levels before are done, those of one IPU one
+ * after another. */
+static void start_level(const LpSchedule *s, int level)
+{
+    int64_t at[LP_MAX_IPUS] = {0}, from = work_so_far(s->b.row);
+    for (int i = 0; i < s->n; i++) {
+        LpAct *a = &s->b.act[i];
+        if (s->level[a->run] != level)
+            continue;
+        a->start = from + at[a->ipu];
+        at[a->ipu] += a->cycles;
+    }
+}
+
 static LpStatus compute(LpSchedule *s)
 {
     LpIpuPlan *p = s->p;
@@ -86,9 +105,11 @@ static LpStatus compute(LpSchedule *s)
                                          .cycles = lp_pass_cyc(r)}));
     }
     int levels = find_levels(s, row->order);
-    for (int l = 0; l < levels; l++)
+    for (int l = 0; l < levels; l++) {
+        start_level(s, l);
         slowest_ipu(s, row, l);
-    row->work_cyc = row->compute_cyc + row->exchange_cyc + row->sync_cyc;
+    }
+    row->work_cyc = work_so_far(row);
     return LP_OK;
 }
 
@@ -201,8 +222,13 @@ static LpStatus transfers(LpSchedule *s)
             bytes[STORE + 2 * w][r->ipu] += way[w]->store;
         }
     }
-    for (int w = 0; w < N_WAYS; w++)
+    for (int w = 0; w < N_WAYS; w++) {
+        size_t first = s->b.n_act;
         LP_TRY(lp_row_transfer(&s->b, kind[w], bytes[w], &cyc[w], &sync));
+        for (size_t i = first; i < s->b.n_act; i++)
+            s->b.act[i].beside = w == IN_BESIDE || w == OUT_BESIDE ||
+                                 w == LOAD_BESIDE || w == STORE_BESIDE;
+    }
     int64_t work = row->work_cyc;
     int64_t io = cyc[IN_BESIDE] + cyc[OUT_BESIDE];
     row->host_cyc += cyc[HOST_IN] + cyc[HOST_OUT];
