@@ -18,9 +18,10 @@ local Report = class.new("Report")
 local stored_of = setmetatable({}, { __mode = "k" })
 
 ---@param plan userdata?
----@param stored? {figures: table, summary: string, schedule: function, plan: function}
----  in place of the plan: what was said of it before; `schedule` gives the figures' part of
----  that name and `plan` makes the plan again, when they are asked for
+---@param stored? {figures: table, summary: string, schedule: function, plan: function,
+---  text: string?} in place of the plan: what was said of it before; `schedule` gives the
+---  figures' part of that name and `plan` makes the plan again, when they are asked for;
+---  `text` is the JSON of all of it
 function Report:init(plan, stored)
   for k, v in pairs(stored and stored.figures or plan:report()) do
     self[k] = v
@@ -67,10 +68,33 @@ function Report:nodes()
   return self.plan:nodes()
 end
 
---- All of it as JSON: {"report": …, "plan": {"nodes": …}}, in the same names.
+--- All of it as JSON: {"report": …, "plan": {"nodes": …}, "summary": text}, the figures in
+--- the same names. lupine.report.read gives the report of such a file again.
 ---@return string
 function Report:json()
-  return self.plan:json()
+  local stored = stored_of[self]
+  if stored and stored.text then
+    return stored.text
+  end
+  return ('{"summary":%s,\n%s'):format(core.json_encode(self:summary()),
+    self.plan:json():sub(2))
+end
+
+--- Writes what json() gives. `lupine report FILE` shows it, as a page or a trace too.
+--- errors: TypeError, OSError
+---@param path string
+function Report:save(path)
+  check.method(self, Report, "save")
+  core.write_text(check.string(path, "save: path"), self:json())
+end
+
+--- Writes the schedule of one weight update as a trace of events, which Perfetto opens: a
+--- track for each IPU and each link. Of long loops the first and last turns are drawn.
+--- errors: TypeError, OSError
+---@param path string
+function Report:trace(path)
+  check.method(self, Report, "trace")
+  core.write_text(check.string(path, "trace: path"), require("lupine.report.trace").text(self))
 end
 
 --- Writes all of it as one page of HTML that opens without a network: summary, memory,
@@ -79,7 +103,7 @@ end
 ---@param path string
 function Report:html(path)
   check.method(self, Report, "html")
-  core.write_text(check.string(path, "html: path"), require("lupine.report_page").text(self))
+  core.write_text(check.string(path, "html: path"), require("lupine.report.page").text(self))
 end
 
 --- The stage's row of `stages`; stages count from 0.
@@ -208,9 +232,19 @@ KINDS.list, KINDS.map, KINDS.named, KINDS.integers = each(), each(), each("integ
 --- What is wrong with figures that come from outside; nil if they can be a report's.
 ---@param figures table
 ---@param names? string[] fields that must be there; those that are counted with unless given
+---@param group? string of the figures ("report")
 ---@return string?
-function M.fault(figures, names)
-  return group_fault("report", figures, names)
+function M.fault(figures, names, group)
+  return group_fault(group or "report", figures, names)
+end
+
+--- The report in a file that Report:save wrote, or an engine's profile.json or a run's
+--- report.json.
+--- errors: OSError; ValueError for a file that is none
+---@param path string
+---@return lupine.Report
+function M.read(path)
+  return require("lupine.report.file").read(path)
 end
 
 --- Runs a completed step by plain kernels: how.order is "schedule" (the order

@@ -189,7 +189,7 @@ return {
       "has every stage wait for the others' fill and flush, as the report says",
       "names the stage that the others wait for" } },
   { 36, "the report is one page that opens without a network, below 5 MB",
-    ["spec/lupine/report_page_spec.lua"] = {
+    ["spec/lupine/report/page_spec.lua"] = {
       "of 24 layers of BERT on four IPUs is below 5 MB",
       "of any number of operators and rows is below 5 MB, and has the longest" } },
   { 37, "curves without TensorBoard; a summary's totals are the counted parameters",

@@ -123,7 +123,7 @@ describe("the page of a report", function()
       end
       return list
     end
-    local html = require("lupine.report_page").text(many)
+    local html = require("lupine.report.page").text(many)
     stands_alone(html)
     assert.matches('data-n="200000"', html, 1, true)
     assert.matches("300 rows (of 20000)", html, 1, true)

@@ -1,0 +1,113 @@
+--- Reports in files: what Report:json() wrote is read as a report again.
+local check = require("lupine.base.check")
+local core = require("lupine.core")
+local errors = require("lupine.base.errors")
+
+local M = {}
+
+-- Lists of a decoded file without their `n`; numbers that are names are numbers.
+local function plain(value)
+  if type(value) ~= "table" then
+    return value
+  end
+  local is_list, out = getmetatable(value) == core.json_array, {}
+  for key, entry in pairs(value) do
+    if not is_list or key ~= "n" then
+      out[math.tointeger(tonumber(key)) or key] = plain(entry)
+    end
+  end
+  return out
+end
+
+-- Figures that are shown, beside those that are counted with.
+local ALL = { "schedule", "chip_name", "strategy", "replicas", "samples_per_second",
+  "pipeline_efficiency", "seconds", "operators" }
+
+-- The operators of a file, in place of a plan.
+local function plan_of(data)
+  return { nodes = function()
+    return data.plan.nodes
+  end }
+end
+
+-- What an entry of a schedule must have beside what all have, by its kind.
+local ENTRIES = { compute = { "stage", "backward", "offset" }, copy = { "bytes", "to" },
+  update = {} }
+for kind in ("host_in host_out load store collective"):gmatch("%S+") do
+  ENTRIES[kind] = { "bytes" }
+end
+
+local function entry_fault(figures, entry)
+  local fields = ENTRIES[entry.kind]
+  for _, name in ipairs(fields or { "kind" }) do
+    if not fields or entry[name] == nil then
+      return "an entry has no " .. name
+    end
+  end
+  local stage = entry.kind == "compute" and figures.stages[entry.stage + 1]
+  return stage == nil and "an entry's stage is none" or nil
+end
+
+-- What refers to something that is not there, in figures of the right types.
+local function loose(figures)
+  for _, row in ipairs(figures.schedule) do
+    for _, entry in ipairs(row.entries) do
+      local fault = entry_fault(figures, entry)
+      if fault then
+        return fault
+      end
+    end
+  end
+  for _, loop in ipairs(figures.sequence) do
+    local last = loop.rows < 2 ^ 31 and loop.first_row < 2 ^ 31 and loop.first_row + loop.rows - 1
+    if loop.first_row < 1 or loop.rows < 0 or not last or last > #figures.schedule then
+      return "a loop has rows that are not there"
+    end
+  end
+  return nil
+end
+
+local function fault_of(data)
+  for _, group in ipairs({ "report", "plan" }) do
+    if type(data) ~= "table" or type(data[group]) ~= "table" then
+      return ("expected an object with '%s'"):format(group)
+    end
+  end
+  local report = require("lupine.report")
+  return report.fault(data.report) or report.fault(data.report, ALL)
+    or report.fault(data.plan, { "nodes" }, "plan") or loose(data.report)
+end
+
+--- The report in a file: what Report:json() gives, as an engine's profile.json and a run's
+--- report.json have it.
+--- errors: OSError; ValueError for a file that is none
+---@param path string
+---@return lupine.Report
+function M.read(path)
+  local opened, why = io.open(check.string(path, "path"), "rb")
+  errors.check(opened, "FileNotFoundError", "%s", why)
+  local file <close> = opened
+  local text = file:read("a") -- a folder opens, and gives nothing
+  errors.check(text, "OSError", "cannot read '%s'", path)
+  return M.parse(text, path)
+end
+
+--- The same of the file's bytes.
+--- error: ValueError
+---@param text string
+---@param path string for messages
+---@return lupine.Report
+function M.parse(text, path)
+  local ok, data = pcall(core.json_decode, text, path)
+  errors.check(ok, "ValueError", "%s", ok or data.message or data)
+  data = plain(data)
+  local fault = fault_of(data)
+  errors.check(not fault, "ValueError", "%s is no report: %s", path, fault)
+  return require("lupine.report").Report(nil, { figures = data.report,
+    summary = type(data.summary) == "string" and data.summary or "", text = text,
+    plan = function()
+      return plan_of(data)
+    end })
+end
+
+return M
