@@ -18,6 +18,7 @@ local ROWS = {
   { "sweep", "lupine.commands.sweep", "train a run file with many values of its keys" },
   { "runs", "lupine.commands.runs", "list, compare and delete runs" },
   { "plot", "lupine.commands.plot", "draw the curves of runs" },
+  { "report", "lupine.commands.report", "show what the simulated system says of a program" },
   { "profile", "lupine.profile.command", "run a script and show where its time goes" },
   { "info", "lupine.devices.command",
     "list the devices of the simulated machine and who has them" },
