@@ -42,7 +42,7 @@ typedef struct LpChip {
     int exchange_bytes_cyc; /* bytes a cycle that a tile receives, or sends */
     int memcpy_bytes_cyc;   /* bytes a cycle of a local copy */
     int coeff_bytes_cyc;    /* weight load into the AMP, 64-bit loads */
-    int step_cyc;           /* sync and start of one exchange/compute step */
+    int step_cyc;           /* of a sync: twice the longest delay to a tile */
     int global_sync_cyc;    /* sync over several IPUs; 0 = by the hop model */
     double hop_s;           /* latency of a sync hop between IPUs */
     int worker_stack_bytes; /* stack of one worker */

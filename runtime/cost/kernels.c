@@ -135,6 +135,44 @@ int64_t copy_cyc(const LpChip *chip, LpCostType t, int64_t n, bool transpose)
                      : div_up(n * e, chip->memcpy_bytes_cyc);
 }
 
+/* Half: blocks of 4 x 4 in registers; PL popops cycle estimators, Transpose,
+ * TransposeSupervisor, Transpose2d. */
+static int64_t transpose_worker(LpCostType t, int64_t n, Block b)
+{
+    int64_t r = b.rows / 4, c = b.cols / 4;
+    if (t != LP_COST_HALF)
+        return 27 + n * (11 + b.rows / 2 * (6 + 3 * (b.cols / 2 - 1)));
+    if (r == 1 && c == 1)
+        return n == 1 ? 29 : 37 + (n - 2) * 4;
+    if (c == 1)
+        return 27 + n * (35 + 4 * (r - 2));
+    return 29 + n * (18 + r * (12 + 4 * (c - 2)));
+}
+
+int64_t transpose_cyc(LpCostType t, int64_t blocks, Block b)
+{
+    bool alone = blocks == 1 || (b.rows == 4 && b.cols == 4 && blocks <= 4);
+    if (blocks <= 0)
+        return 0;
+    if (t != LP_COST_HALF)
+        return W * transpose_worker(t, div_up(blocks, W), b);
+    if (alone)
+        return W * transpose_worker(t, blocks, b);
+    return 7 + W * (transpose_worker(t, div_up(blocks, W), b) - 7);
+}
+
+int64_t regroup_cyc(const LpChip *chip, LpCostType t, int64_t n, int64_t tiles)
+{
+    Block b = {16, 16};
+    int64_t least = vec_elems(chip, t), blocks = div_up(n, b.rows * b.cols);
+    /* while there are more tiles than blocks, these get smaller */
+    while (blocks * 2 <= tiles && b.rows * b.cols > least * least) {
+        *(b.cols > least ? &b.cols : &b.rows) /= 2;
+        blocks = div_up(n, b.rows * b.cols);
+    }
+    return transpose_cyc(t, div_up(blocks, tiles), b);
+}
+
 int64_t slice_cyc(const LpChip *chip, LpCostType t, int64_t elems)
 {
     return 25 +

@@ -148,22 +148,39 @@ static LpPlan plan_conv(const LpCostCtx *x, LpCostType t, LpConvPass pass,
     return best;
 }
 
-/* One operand of n elements brought into another layout. */
-static void add_relay(const LpCostCtx *x, LpCostType t, int64_t n,
-                      bool transpose, LpPlan *p)
+/* Cycles and bytes that a re-layout adds to the plan. */
+static void charge(const LpCostCtx *x, LpPlan *p, int64_t exchange,
+                   int64_t compute, int steps)
 {
-    int64_t part = div_up(n, ctx_tiles(x)), e = lp_cost_type_bytes(t);
-    int64_t in = div_up(part * e, x->chip->exchange_bytes_cyc);
-    int64_t copy = copy_cyc(x->chip, t, part, transpose);
-    p->transform_exchange_cyc += in;
-    p->transform_cyc += copy;
-    p->sync_cyc += 2 * x->chip->step_cyc;
-    p->total_cyc += in + copy + 2 * x->chip->step_cyc;
-    p->temp_bytes = lp_max(p->temp_bytes, 2 * part * e);
-    p->fits = p->temp_bytes <= p->bound_bytes;
-    /* runs of an input channel group */
-    int64_t runs = div_up(part, 16);
-    p->exchange_code_bytes += lp_exchange_code_bytes(x->chip, runs, runs);
+    int64_t sync = (int64_t)steps * x->chip->step_cyc;
+    p->transform_exchange_cyc += exchange;
+    p->transform_cyc += compute;
+    p->sync_cyc += sync;
+    p->total_cyc += exchange + compute + sync;
+}
+
+static int64_t sent_cyc(const LpCostCtx *x, LpCostType t, int64_t n)
+{
+    int64_t part = div_up(n, ctx_tiles(x)) * lp_cost_type_bytes(t);
+    return div_up(part, x->chip->exchange_bytes_cyc);
+}
+
+/* n elements in another grouping: sent as blocks to all tiles, transposed
+ * there. */
+static void add_regroup(const LpCostCtx *x, LpCostType t, int64_t n, LpPlan *p)
+{
+    charge(x, p, sent_cyc(x, t, n), regroup_cyc(x->chip, t, n, ctx_tiles(x)),
+           1);
+}
+
+/* The weights as the gradient of the input wants them: transposed where they
+ * lie, then sent. */
+static void add_transposed(const LpCostCtx *x, LpCostType t, int64_t n,
+                           LpPlan *p)
+{
+    int64_t blocks = div_up(div_up(n, 256), ctx_tiles(x));
+    charge(x, p, sent_cyc(x, t, n), transpose_cyc(t, blocks, (Block){16, 16}),
+           2);
 }
 
 static void add_relays(const LpCostCtx *x, LpCostType t, LpConvPass pass,
@@ -172,12 +189,18 @@ static void add_relays(const LpCostCtx *x, LpCostType t, LpConvPass pass,
 {
     if (!p->flops)
         return;
-    if (pass == LP_PASS_BWD || pass == LP_PASS_WU)
-        add_relay(x, t, weights, true, p);
-    if (pass == LP_PASS_WU) {
-        add_relay(x, t, inputs, true, p);
-        add_relay(x, t, outputs, true, p);
-    }
+    if (pass == LP_PASS_BWD)
+        add_transposed(x, t, weights, p);
+    if (pass != LP_PASS_WU)
+        return;
+    /* both operands are transposed in one compute set, then sent on to where
+     * the product wants them */
+    add_regroup(x, t, inputs, p);
+    add_regroup(x, t, outputs, p);
+    charge(x, p, sent_cyc(x, t, inputs) + sent_cyc(x, t, outputs), 0, 3);
+    /* the result, before it is added to the weights */
+    add_regroup(x, t, weights, p);
+    charge(x, p, sent_cyc(x, t, weights), 0, 1);
 }
 
 LpCost lp_plan_cost(const LpCostCtx *x, LpCostType t, const LpPlan *p)
@@ -354,7 +377,7 @@ LpPlan lp_plan_conv(const LpCostCtx *x, LpCostType t, const LpConvShape *s,
     add_relays(x, t, pass, inputs, outputs, weights, &p);
     bool sparse = s->kernel[1] < s->stride[1] || s->kernel[2] < s->stride[2];
     if (pass == LP_PASS_BWD && sparse && p.flops)
-        add_relay(x, t, inputs, false, &p); /* spread out among zeros */
+        charge(x, &p, sent_cyc(x, t, inputs), 0, 1); /* among zeros */
     plan_cache_add(x->cache, &key, &p);
     return p;
 }

@@ -83,6 +83,16 @@ int64_t reduce_partials_cyc(LpCostType partials, LpCostType out, int64_t n,
 int64_t scaled_add_cyc(const LpChip *chip, LpCostType t, int64_t n, bool mixed);
 int64_t copy_cyc(const LpChip *chip, LpCostType t, int64_t n, bool transpose);
 
+/* Transpositions of `blocks` blocks on a tile. */
+typedef struct Block {
+    int64_t rows, cols;
+} Block;
+int64_t transpose_cyc(LpCostType t, int64_t blocks, Block b);
+
+/* n elements spread over `tiles`, in blocks whose groups of 16 change places.
+ */
+int64_t regroup_cyc(const LpChip *chip, LpCostType t, int64_t n, int64_t tiles);
+
 /* dynamicSlice of one region of `elems`. */
 int64_t slice_cyc(const LpChip *chip, LpCostType t, int64_t elems);
 

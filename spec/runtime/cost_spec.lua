@@ -113,12 +113,14 @@ describe("a vertex takes the cycles of its published estimate:", function()
   end)
 end)
 
+local STEP = 252 -- a sync there and back
+
 describe("an operation", function()
   it("is one vertex a tile and a sync", function()
     -- a million halves: 170 vectors on the fullest tile
     local r = ask("add", "ipu2", "half", 1000000)
     assert.equal(11 + 6 * (26 + 29 * 3), r.compute_cyc)
-    assert.equal(150, r.sync_cyc)
+    assert.equal(STEP, r.sync_cyc)
     assert.equal(1471, r.tiles)
     assert.equal(1000000, r.flops)
   end)
@@ -190,28 +192,30 @@ describe("an operation", function()
       return ask("reduce", "ipu2", type, mask, a, b, c).compute_cyc
     end
     -- rows of a matrix: 10 rows of 24 columns
-    assert.equal(6 * (16 + 3 + 3 + 8 + 9), compute("half", 2, T, 10, 24))
-    assert.equal(6 * (16 + 2 * (3 + 3 + 5 + 9)), compute("float", 2, T, 10, 24))
+    assert.equal(6 * (7 + 17 + 2 * (6 + 10)), compute("half", 2, T, 10, 24)) -- 3 workers of 8
+    assert.equal(6 * (7 + 17 + 2 * (6 + 10)), compute("float", 2, T, 10, 24)) -- 6 of 4
     -- neighbours: 6 outputs of 40; one of 240, shared by the workers; one of 40
     assert.equal(6 * (17 + 12 + 10), compute("half", 4, T, 6, 40))
-    assert.equal(6 * (7 + 17 + 10) + 6 * (7 + 17 + 6), compute("half", 4, 1, T, 240))
+    assert.equal(6 * (7 + 19 + 10) + 6 * (7 + 19 + 6), compute("half", 4, 1, T, 240))
     assert.equal(6 * (17 + 12 + 10), compute("half", 4, 1, T, 40))
-    -- several runs for an output
-    assert.equal(6 * (33 + 26 + 2 * (7 + 3 + 1)), compute("half", 5, 2, 2, 2))
+    -- several runs for an output: as four columns of two rows, then two of two neighbours
+    assert.equal(6 * (7 + 17 + 6 + 2) + 6 * (17 + 12 + 1), compute("half", 5, 2, 2, 2))
+    -- many rows of few columns: the workers share the rows, one sums what they found
+    assert.equal(6 * (7 + 17 + 12 + 2 * 40) + 6 * (7 + 17 + 4 * 6 + 4 * 6),
+      compute("half", 2, T, 240, 8))
     -- a maximum takes what a sum takes
     assert.equal(6 * (17 + 12 + 10), ask("reduce_max", "ipu2", "half", 4, T, 6, 40).compute_cyc)
   end)
 
-  it("reduces over all tiles in three stages", function()
-    -- 8 floats a tile, then 12, 11 and 12 partials of 8, 8 and 1 outputs a tile
+  it("reduces over all tiles in stages of 64 partials", function()
+    -- 8 floats a tile, then 64 partials on each of 23, and what they found
     local r = ask("reduce", "ipu2", "float", 7, 1, 1, T * 8)
-    assert.equal(6 * (17 + 12 + 4) + 6 * (16 + 11 + 11) + 6 * (16 + 11 + 10) + 6 * (16 + 11 + 11),
-      r.compute_cyc)
-    assert.equal(8 * 12 + 8 * 11 + 12, r.exchange_cyc)
-    assert.equal((1 + 3 * 2) * 150, r.sync_cyc)
-    assert.equal(8 * 12 * 4, r.temp_tile_bytes)
-    assert.equal(4 * (12 + 3 * 12) + 4 * (11 + 3 * 11) + 4 * (12 + 3 * 12), r.exchange_code_bytes)
-    assert.equal(4 * (4 + 2 * 4 + 2 * 4), r.vertex_bytes)
+    assert.equal(6 * (17 + 12 + 4) + 6 * (7 + 17 + 6 + 64) + 6 * (7 + 17 + 6 + 23), r.compute_cyc)
+    assert.equal(64 + 23, r.exchange_cyc)
+    assert.equal((1 + 2 * 2) * STEP, r.sync_cyc)
+    assert.equal(64 * 4, r.temp_tile_bytes)
+    assert.equal(4 * (64 + 3 * 64) + 4 * (23 + 3 * 23), r.exchange_code_bytes)
+    assert.equal(3 * (4 + 2 * 4 + 2 * 4), r.vertex_bytes)
   end)
 
   it("sends a broadcast operand but once", function()
@@ -224,7 +228,7 @@ describe("an operation", function()
   end)
 
   -- 240 halves a tile: 40 a worker, 10 vectors
-  local SUM = 6 * (7 + 17 + 10) + 6 * (7 + 17 + 6)
+  local SUM = 6 * (7 + 19 + 10) + 6 * (7 + 19 + 6) -- of two compute sets
   local ROWS = 11 + 6 * (26 + 12 + 3 * 10) -- an operation with a broadcast operand
   local BINARY = 11 + 6 * (26 + 10 * 3)
 
@@ -233,10 +237,10 @@ describe("an operation", function()
     local inverse, cast = 11 + 9 + 6 * (17 + 6), 12 + 6 * (18 + 19 + 2 + 3)
     assert.equal(SUM + ROWS + 20 + 6 * (55 + 10 * 4) + SUM + inverse + cast + ROWS, r.compute_cyc)
     assert.equal(2, r.exchange_cyc) -- an element a broadcast
-    assert.equal(7 * 150, r.sync_cyc)
+    assert.equal(9 * STEP, r.sync_cyc)
     r = ask("softmax_grad", "ipu2", "half", T, 240)
     assert.equal(BINARY + SUM + ROWS + 11 + 6 * (58 + 10 * 3), r.compute_cyc)
-    assert.equal(4 * 150, r.sync_cyc)
+    assert.equal(5 * STEP, r.sync_cyc)
   end)
 
   it("is a normalisation of sums, statistics and four passes", function()
@@ -246,15 +250,16 @@ describe("an operation", function()
     local r = ask("norm", "ipu2", "half", T * 240, T, 240, 0)
     assert.equal(SUM + statistics + 4 * ROWS, r.compute_cyc)
     assert.equal(1 + 1 + 60 + 60, r.exchange_cyc) -- mean, deviation, gamma, beta
-    assert.equal(9 * 150, r.sync_cyc)
+    assert.equal(10 * STEP, r.sync_cyc)
     assert.equal(4 * ROWS, ask("norm", "ipu2", "half", T * 240, T, 240, 1).compute_cyc)
   end)
 
   it("is a normalisation's gradient of two joint sums and seven passes", function()
     local r = ask("norm_grad", "ipu2", "half", T * 240, T, 240)
-    -- gamma and beta: two rows of 240 on a tile, then 9, 9 and 10 partials, cast
-    local columns = 6 * (16 + 10 * (3 + 3 + 8 + 1)) + 6 * (16 + 3 * (11 + 8)) + 6 * (16 + 11 + 8)
-      + 6 * (16 + 11 + 9) + 12 + 6 * (18 + 19 + 2 + 3)
+    -- gamma and beta: two rows of 240 on a tile, then 62 partials of four columns, whose
+    -- rows the workers share, then 12
+    local columns = 6 * (7 + 17 + 10 * (6 + 2)) + 6 * (7 + 17 + 2 * (6 + 11))
+      + 6 * (7 + 17 + 2 * (6 + 6)) + 6 * (7 + 17 + 2 * (6 + 12))
     local rows = 6 * (17 + 12 + 60)
     local scaled = 44 + 6 * (24 + 3 * 9)
     assert.equal(BINARY + columns + ROWS + BINARY + rows + 2 * ROWS + scaled + ROWS, r.compute_cyc)
@@ -264,7 +269,7 @@ describe("an operation", function()
     local r = ask("pool", "ipu2", "half", T * 320, T * 80, 4)
     assert.equal(6 * (16 + 4 * (3 + 3 + 8 + 3)), r.compute_cyc) -- 20 vectors of 6 workers
     assert.equal(640 / 4, r.exchange_cyc)
-    assert.equal(2 * 150, r.sync_cyc)
+    assert.equal(2 * STEP, r.sync_cyc)
     assert.equal(4 * (2 + 3 * 4), r.exchange_code_bytes)
     local mean = ask("pool_mean", "ipu2", "half", T * 320, T * 80, 4)
     assert.equal(r.compute_cyc + 20, mean.compute_cyc) -- scaled, a vector a cycle
@@ -300,12 +305,12 @@ describe("an operation", function()
     local bias = 11 + 6 * (26 + 12 + 3 * 4)
     local sigmoid, tanh = 20 + 6 * (55 + 3 * 4), 20 + 6 * (55 + 2)
     local gates = 4 * (11 + 6 * (26 + 3)) + 20 + 6 * (17 + 4)
-    assert.equal(product.cycles + bias + 96 * 2 / 8 + sigmoid + tanh + gates + 8 * 150, r.cycles)
+    assert.equal(product.cycles + bias + 96 * 2 / 8 + sigmoid + tanh + gates + 8 * STEP, r.cycles)
     r = ask("rnn", "ipu2", "half", 1, T, 8, 24, 3)
     product = ask("matmul", "ipu2", 0, 0.6, "float", "half", 1, 1, T, 32, 72)
     bias, sigmoid = 11 + 6 * (26 + 12 + 3 * 3), 20 + 6 * (55 + 2 * 4)
     gates = 4 * (11 + 6 * (26 + 3))
-    assert.equal(product.cycles + bias + 72 * 2 / 8 + sigmoid + tanh + gates + 7 * 150, r.cycles)
+    assert.equal(product.cycles + bias + 72 * 2 / 8 + sigmoid + tanh + gates + 7 * STEP, r.cycles)
   end)
 
   it("is a step of an LSTM's gradient of two products, re-laid operands, the sum", function()
@@ -315,11 +320,11 @@ describe("an operation", function()
     local gates = 4 * (11 + 6 * (26 + 3)) + 20 + 6 * (17 + 4)
     local sigmoid = 11 + 6 * (26 + 4 * 3)
     local function relay(n) -- n elements a tile: out, and 8 bytes in five cycles of an element
-      return 2 * n / 4 + 2 * n * 5 / (4 * 2) + 2 * 150
+      return 2 * n / 4 + 2 * n * 5 / (4 * 2) + 2 * STEP
     end
     local add = 44 + 6 * 24 -- 3072 weights: a vector a tile
-    assert.equal(back.cycles + gates + 5 * 150 + sigmoid + 150 + relay(32) + relay(96)
-      + weights.cycles + add + 150 + 2 + 5 + 2 * 150, r.cycles)
+    assert.equal(back.cycles + gates + 5 * STEP + sigmoid + STEP + relay(32) + relay(96)
+      + weights.cycles + add + STEP + 2 + 5 + 2 * STEP, r.cycles)
   end)
 
   it("costs nothing on no elements", function()
