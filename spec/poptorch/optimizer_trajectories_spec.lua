@@ -212,6 +212,31 @@ local function adam(mode, l2, o)
   end
 end
 
+-- An update that climbs.
+local function up(update)
+  return function(s, g)
+    for k = 1, N do
+      g[k] = -g[k]
+    end
+    update(s, g)
+  end
+end
+
+-- An update of a gradient whose norm is at most `most`.
+local function clipped(most, update)
+  return function(s, g)
+    local sum = 0
+    for k = 1, N do
+      sum = sum + g[k] * g[k]
+    end
+    local factor = math.min(1, most / (math.sqrt(sum) + 1e-6))
+    for k = 1, N do
+      g[k] = g[k] * factor
+    end
+    update(s, g)
+  end
+end
+
 local A = { lr = 0.05, b1 = 0.9, b2 = 0.99, eps = 1e-3, wd = 0.1, mwn = math.huge }
 
 local function with(o, more)
@@ -249,6 +274,25 @@ local POPTORCH = {
   { "AdamW", ADAM, function() return adam("Adam", false, with(A)) end },
   { "AdamW", with(ADAM, { bias_correction = false }), function()
     return adam("AdamNoBias", false, with(A))
+  end },
+  -- of what is left of 1 by the float32 beside 0.999 5e-5 would be wrong
+  { "AdamW", with(ADAM, { betas = { 0.9, 0.999 }, bias_correction = false }), function()
+    return adam("AdamNoBias", false, with(A, { b2 = 0.999 }))
+  end },
+  { "Adam", with(ADAM, { lr = 0.02, maximize = true }), function()
+    return up(adam("Adam", true, with(A, { lr = 0.02 })))
+  end },
+  { "SGD", { lr = 0.02, momentum = 0.5, weight_decay = 0.1, maximize = true }, function()
+    return up(elements(formulas.separate, { lr = 0.02, wd = 0.1, mm = 0.5, dm = 0, vs = 1 }))
+  end },
+  { "RMSprop", with(RMS, { maximize = true }), function()
+    return up(elements(formulas.adaptive, with(R)))
+  end },
+  { "AdamW", with(ADAM, { max_grad_norm = 0.5 }), function()
+    return clipped(0.5, adam("Adam", false, with(A)))
+  end },
+  { "SGD", with(SGD, { max_grad_norm = 0.5 }), function()
+    return clipped(0.5, elements(formulas.separate, S))
   end },
   { "LAMB", ADAM, function() return adam("Lamb", false, with(A)) end },
   { "LAMB", with(ADAM, { bias_correction = false, max_weight_norm = 0.5 }), function()

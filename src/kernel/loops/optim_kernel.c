@@ -131,10 +131,16 @@ static void lamb_apply(const Update *u, const char *p, const char *x, char *out,
 }
 
 /* ---- the kernel ---------------------------------------------------------- */
+/* A float32 is taken for the number of seven decimals that it is the nearest
+ * to, if there is one: of what is left of 1 by the float32 beside 0.999 5e-5
+ * would be wrong. As a float32 it stays what it is. */
 static double read_number(const LpDesc *d, const void *p)
 {
-    return d->is_imm ? lp_scalar_f(d->imm)
-                     : lp_scalar_f(lp_scalar_load(d->dtype, p));
+    double x = d->is_imm ? lp_scalar_f(d->imm)
+                         : lp_scalar_f(lp_scalar_load(d->dtype, p));
+    double written = nearbyint(x * 1e7) / 1e7;
+    bool stands = !d->is_imm && d->dtype == LP_F32 && (float)written == x;
+    return stands ? written : x;
 }
 
 /* mu(t) = beta1 (1 - 0.96^(t decay) / 2); mu_product is that of all so far. */
