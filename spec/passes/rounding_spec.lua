@@ -175,8 +175,8 @@ describe("rounding at random", function()
       local largest = torch.finfo(dtype).max
       local ulp = largest - torch.nextafter(torch.tensor(largest, { dtype = dtype }),
         torch.tensor(0.0, { dtype = dtype })):to(torch.float64):item()
-      local x = torch.tensor({ largest + 0.49 * ulp, -(largest + 0.51 * ulp), math.huge,
-        -math.huge, 2.0 ^ 127 * 1.999, 0 / 0 }):expand({ 1000, 6 }):contiguous()
+      local x = torch.tensor({ largest + 0.49 * ulp, largest + 0.5 * ulp, -(largest + 0.51 * ulp),
+        math.huge, -math.huge, 2.0 ^ 127 * 1.999, 0 / 0 }):expand({ 1000, 7 }):contiguous()
       local y = rounded(function(v) return v:to(dtype) end, { x })
       assert.is_true(compiled.same_bits(x:to(dtype), y))
     end)
@@ -257,6 +257,55 @@ describe("rounding at random", function()
     local half = #later // 2
     assert.same({ table.unpack(got:tolist(), half + 1) }, { table.unpack(later, 1, half) })
   end)
+end)
+
+describe("replicas of a step that rounds at random", function()
+  -- Weights of n elements after two updates of gradients x, which differ over replicas.
+  local function trained(dtype, replicas, x)
+    local declared = { { "parameter", "w", torch.ones({ x:size(1) }, { dtype = dtype }) } }
+    local step, losses = compiled.step(function(v)
+      local y = v * 0.7 -- rounds by itself
+      return core.forms.internal.identity_loss((y * declared[1][3]):sum(), "none"), y
+    end, { x[":1"] }, declared)
+    local at = compiled.vars(step)
+    local w = at["parameter w"]
+    local m = step:add_var("state", "m", torch.zeros({ x:size(1) }, { dtype = dtype }), w)
+    local lr, mu = step:add_var("hyper", "lr", torch.tensor(0.01)),
+      step:add_var("hyper", "mu", torch.tensor(0.9))
+    step:complete({ loss = losses[1], replicas = replicas, gradient_accumulation = 2,
+      device_iterations = 2, numerics = STOCHASTIC, rules = { { op = "popart_sgd_step", param = w,
+        inputs = { w, "grad", m, lr, mu }, outputs = { w, m } } } })
+    local exec = step:compile({})
+    exec:rng(9, 0)
+    local out = exec:run(compiled.feed(at, { x }), {})[at["output output_2"]]
+    local all = { out = out }
+    for r = 0, replicas - 1 do
+      all[#all + 1] = { exec:read(w, r), exec:read(m, r) }
+    end
+    return all
+  end
+
+  for _, dtype in ipairs({ torch.float16, torch.bfloat16 }) do
+    it("have one value of each weight and state, and activations of their own, "
+      .. tostring(dtype), function()
+      local replicas, n = 4, 500
+      local x = torch.sin(torch.arange(16 * n):float() * 1.91):reshape(16, n):to(dtype)
+      local all = trained(dtype, replicas, x)
+      for r = 2, replicas do
+        for i = 1, 2 do
+          assert.is_true(compiled.same_bits(all[1][i], all[r][i]))
+        end
+      end
+      assert.is_true(all[1][1]:ne(1):any():item())
+      local same = trained(dtype, replicas, x[":1"]:expand({ 16, n }):contiguous()).out
+      local seen = {}
+      for _, row in ipairs(same:tolist()) do
+        local key = table.concat(row, " ")
+        assert.is_nil(seen[key])
+        seen[key] = true
+      end
+    end)
+  end
 end)
 
 -- ---- the same bits however it runs ------------------------------------------

@@ -58,9 +58,87 @@ describe("stochastic rounding", function()
     assert.is_true(torch.equal(w, trained(true, 4, options(true):deviceIterations(2))))
   end)
 
-  it("leaves replicas alike", function()
-    local w = trained(true, 8, options(true):replicationFactor(2))
-    assert.is_true(w:lt(1):any():item())
+  it("goes on from rng_state", function()
+    local net = Net():half()
+    local model = poptorch.trainingModel(net, options(true), poptorch.optim.SGD(net:parameters(),
+      { lr = 2 ^ -14 }))
+    local x = torch.ones(1, N):half()
+    local function run(n)
+      for _ = 1, n do
+        model(x)
+      end
+      return net.w:detach():clone()
+    end
+    local first, state = run(3), model.rng_state
+    local straight = run(3)
+    local function again(random)
+      torch.no_grad(function()
+        net.w:copy_(first)
+      end)
+      model:copyWeightsToDevice()
+      model.rng_state = random
+      return run(3)
+    end
+    assert.is_true(torch.equal(straight, again(state)))
+    assert.is_false(torch.equal(straight, again({ state[1], state[2] + 1 })))
+    assert.is_false(torch.equal(straight, again({ state[1] + 1, state[2] })))
+  end)
+
+  it("is the same in training on every system", function()
+    local Two = nn.Module:extend("Two")
+    function Two:init()
+      torch.manual_seed(5)
+      self.first, self.norm, self.second = nn.Linear(24, 40), nn.LayerNorm(40), nn.Linear(40, 10)
+      self.loss = nn.CrossEntropyLoss()
+    end
+    function Two:forward(x, y)
+      local h
+      do
+        local _ <close> = poptorch.Block("first", { ipu_id = 0 })
+        h = F.gelu(self.first(x))
+        h = self.checkpoint and poptorch.recomputationCheckpoint(h) or h
+        h = F.dropout(self.norm(h), 0.25, true) * 0.9
+      end
+      local _ <close> = poptorch.Block("second", { ipu_id = self.ipu })
+      return self.loss(self.second(h), y)
+    end
+    local function weights(ipu, set, checkpoint)
+      local net = Two():half()
+      net.ipu, net.checkpoint = ipu, checkpoint
+      local o = options(true)
+      o.Training:gradientAccumulation(4)
+      set(o)
+      local model = poptorch.trainingModel(net, o, poptorch.optim.AdamW(net:parameters(),
+        { lr = 2 ^ -7, loss_scaling = 64, first_order_momentum_accum_type = torch.float16 }))
+      torch.manual_seed(6)
+      local x, y = torch.randn(16, 24):half(), torch.arange(16) % 10
+      for _ = 1, 3 do
+        model(x, y)
+      end
+      return net:state_dict()
+    end
+    local function nothing() end
+    local want, threads = weights(0, nothing), torch.get_num_threads()
+    local ways = { pipelined = { 1, nothing },
+      ["pipelined, with a checkpoint"] = { 1, nothing, true },
+      sharded = { 1, function(o)
+        o:setExecutionStrategy(poptorch.ShardedExecution())
+      end },
+      recomputed = { 0, function(o)
+        o._Popart:set("autoRecomputation", 1)
+      end }, ["recomputed, to a checkpoint"] = { 1, function(o)
+        o._Popart:set("autoRecomputation", 3)
+      end, true },
+      threads = { 0, function()
+        torch.set_num_threads(1)
+      end } }
+    for name, way in pairs(ways) do
+      local got = weights(way[1], way[2], way[3])
+      torch.set_num_threads(threads)
+      for key, t in pairs(want) do
+        assert.is_true(torch.equal(t, got[key]), name .. " " .. key)
+      end
+    end
   end)
 
   it("does not depend on the IPUs that a model runs on", function()
