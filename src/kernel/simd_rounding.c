@@ -8,42 +8,56 @@
 #include "src/base/half.h"
 #include "src/kernel/roundloops.h"
 
+#define PAIR(i) i + 1, i, i, i + 1
+#define SPREAD_8 PAIR(0), PAIR(2), PAIR(4), PAIR(6)
 #if defined(__AVX512F__)
 #define LANES 16
+#define SPREAD SPREAD_8, PAIR(8), PAIR(10), PAIR(12), PAIR(14)
 #elif defined(__AVX2__)
 #define LANES 8
+#define SPREAD SPREAD_8
 #else
 #define LANES 4
+#define SPREAD PAIR(0), PAIR(2)
 #endif
 
 typedef uint32_t U __attribute__((vector_size(4 * LANES)));
+typedef int32_t I __attribute__((vector_size(4 * LANES)));
+typedef float F __attribute__((vector_size(4 * LANES)));
 typedef uint16_t H __attribute__((vector_size(2 * LANES)));
+typedef uint16_t P __attribute__((vector_size(4 * LANES)));
 
 #define INLINE static inline __attribute__((always_inline))
-#define WIDE(h) __builtin_convertvector(h, U)
 #define CHOOSE(c, a, b) (((U)(c) & (a)) | (~(U)(c) & (b)))
 
-/* A draw of 32 bits from one of 16 and the one beside it in its pair. */
-INLINE U whole(H own)
+/* Of numbers from 0 to below 2^32. */
+INLINE U bits(F x)
 {
-    typedef uint32_t P __attribute__((vector_size(2 * LANES)));
-    H beside = (H)((P)own << 16 | (P)own >> 16);
-    return WIDE(own) << 16 | WIDE(beside);
+#if defined(__AVX512F__)
+    return (U)_mm512_cvttps_epu32((__m512)x);
+#else
+    U high = (U)(x >= 0x1p31f);
+    F low = x - (F)(high & 0x4f000000);
+    return (U) __builtin_convertvector(low, I) ^ high << 31;
+#endif
+}
+
+/* Draws of 32 bits: of each its own 16 above those of the one beside it. */
+INLINE U draws(const uint16_t *draw)
+{
+    P p = {0};
+    memcpy(&p, draw, 2 * LANES);
+    return (U)__builtin_shuffle(p, (P){SPREAD});
 }
 
 /* Magnitudes below 2^-14: multiples of 2^-24, the next one if the draw and what
- * is cut off carry. */
+ * is cut off, its first 32 bits, carry. In floats, which have all of it. */
 INLINE U small(U m, U draw)
 {
-    U exp = m >> 23, one = (U){0} + 1;
-    exp = CHOOSE(exp == 0, one, exp);
-    U man = (m & 0x7fffff) | CHOOSE(m >> 23 == 0, (U){0}, (U){0} + 0x800000);
-    U cut = 126 - exp, far = cut - 32;
-    U low = CHOOSE(cut < 32, man << ((32 - cut) & 31),
-                   man >> CHOOSE(far < 31, far, (U){0} + 31));
-    low = CHOOSE(cut == 32, man, low);
-    U high = man >> CHOOSE(cut < 31, cut, (U){0} + 31);
-    return high + CHOOSE(draw > ~low, one, (U){0});
+    F x = (F)m * 0x1p24f;
+    I whole = __builtin_convertvector(x, I);
+    F cut = (x - __builtin_convertvector(whole, F)) * 0x1p32f;
+    return (U)whole + ((U)(draw > ~bits(cut)) & 1);
 }
 
 /* Nearest beyond the largest number of float16: it, infinity, a NaN. */
@@ -65,13 +79,13 @@ INLINE bool any(U x)
 #endif
 }
 
-INLINE H to_f16(U u, H draw)
+INLINE H to_f16(U u, U draw)
 {
     U m = u & 0x7fffffff;
-    U r = ((m + (WIDE(draw) >> 3)) >> 13) - (112 << 10);
+    U r = ((m + (draw >> 19)) >> 13) - (112 << 10);
     U is_small = (U)(m < 0x38800000), is_large = (U)(m >= 0x477fe000);
     if (any(is_small & m))
-        r = CHOOSE(is_small, small(m, whole(draw)), r);
+        r = CHOOSE(is_small, small(m, draw), r);
     else
         r = CHOOSE(is_small, (U){0}, r);
     if (any(is_large))
@@ -79,10 +93,10 @@ INLINE H to_f16(U u, H draw)
     return __builtin_convertvector(r | (u >> 16 & 0x8000), H);
 }
 
-INLINE H to_bf16(U u, H draw)
+INLINE H to_bf16(U u, U draw)
 {
     U m = u & 0x7fffffff, is_large = (U)(m >= 0x7f7f0000);
-    U r = (u + WIDE(draw)) >> 16;
+    U r = (u + (draw >> 16)) >> 16;
     if (any(is_large)) {
         U top = CHOOSE(m < 0x7f7f8000, (U){0} + 0x7f7f, (U){0} + 0x7f80);
         top = CHOOSE(m > 0x7f800000, m >> 16 | 0x40, top);
@@ -96,11 +110,10 @@ INLINE H to_bf16(U u, H draw)
                      uint16_t *to)                                             \
     {                                                                          \
         U u = {0};                                                             \
-        H d = {0}, y;                                                          \
+        H y;                                                                   \
         for (; n >= LANES; n -= LANES) {                                       \
             memcpy(&u, x, sizeof u);                                           \
-            memcpy(&d, draw, sizeof d);                                        \
-            y = one(u, d);                                                     \
+            y = one(u, draws(draw));                                           \
             memcpy(to, &y, sizeof y);                                          \
             x += LANES;                                                        \
             draw += LANES;                                                     \
@@ -110,8 +123,7 @@ INLINE H to_bf16(U u, H draw)
             return;                                                            \
         u = (U){0};                                                            \
         memcpy(&u, x, (size_t)n * sizeof *x);                                  \
-        memcpy(&d, draw, sizeof d);                                            \
-        y = one(u, d);                                                         \
+        y = one(u, draws(draw));                                               \
         memcpy(to, &y, (size_t)n * sizeof *to);                                \
     }
 LOOP(round_f16, to_f16)
