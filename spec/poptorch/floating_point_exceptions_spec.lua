@@ -31,6 +31,17 @@ local EVENTS = {
   { "division by zero", "reciprocal", function(x) return x:reciprocal() end, T({ 0.0 }) },
   { "division by zero", "log", function(x) return x:log() end, T({ 1.0, 0 }) },
   { "division by zero", "pow", function(x, y) return x ^ y end, T({ 0.0 }), T({ -1.0 }) },
+  { "division by zero", "rsqrt", function(x) return x:rsqrt() end, T({ 0.0 }) },
+  { "division by zero", "log2", function(x) return x:log2() end, T({ 0.0 }) },
+  { "division by zero", "log10", function(x) return x:log10() end, T({ 0.0 }) },
+  { "division by zero", "log1p", function(x) return x:log1p() end, T({ -1.0 }) },
+  { "division by zero", "atanh", function(x) return x:atanh() end, T({ 1.0 }) },
+  { "division by zero", "xlogy", function(x, y) return torch.xlogy(x, y) end, T({ 1.0, 0 }),
+    T({ 0.0, 0 }) },
+  { "invalid operation", "fmod", function(x, y) return torch.fmod(x, y) end, T({ 1.0 }),
+    T({ 0.0 }) },
+  { "invalid operation %(division by infinity%)", "fmod", function(x, y) return x:fmod(y) end,
+    T({ 1.0 }), T({ INF }) },
   { "invalid operation", "mul", function(x, y) return x * y end, T({ 0.0, 1 }), T({ INF, 1 }) },
   { "invalid operation", "sub", function(x, y) return x - y end, T({ INF }), T({ INF }) },
   { "invalid operation", "sqrt", function(x) return x:sqrt() end, T({ -1.0, 1 }) },
@@ -66,6 +77,29 @@ describe("floating-point exceptions", function()
     wrapped(f)(T({ INF, 1 }), T({ 2.0, 1 }))
     raises("Error", "division by zero in div", function()
       wrapped(f)(T({ INF, 1 }), T({ 2.0, 0 }))
+    end)
+  end)
+
+  it("are told of each run by itself", function()
+    local model = wrapped(function(x, y) return x + y end)
+    model(T({ INF, 1 }), T({ 1.0, 1 }))
+    raises("Error", "overflow in add", function()
+      model(T({ 3e38, 1 }), T({ 3e38, 1 }))
+    end)
+  end)
+
+  it("look at float64 as it is", function()
+    local compiled = require("spec.support.compiled")
+    local x = T({ 1e300 }, { dtype = torch.float64 })
+    local function result(y)
+      local step = compiled.step(function(a, b) return a * b end, { x, y })
+      step:complete({ numerics = { trap = true } })
+      local at = compiled.vars(step)
+      return step:compile({}):run(compiled.feed(at, { x, y }), {})[at["output output_1"]]:item()
+    end
+    assert.equal(2e300, result(T({ 2.0 }, { dtype = torch.float64 })))
+    raises("RuntimeError", "overflow in mul", function()
+      result(x)
     end)
   end)
 

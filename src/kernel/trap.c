@@ -30,7 +30,7 @@ typedef struct Trap {
     size_t off_k; /* scratch: the marks, numbers, the kernel's own */
     size_t off_x;
     bool by_element; /* pointwise */
-    bool compares;
+    bool compares, has_poles;
     LpDtype type; /* numbers are looked at as F32 or F64 */
     int n_in, n_out;
     Seen seen[]; /* operands, then results */
@@ -51,6 +51,8 @@ static const char *const divisions[] = {"div",       "floor_divide", "fmod",
                                         "remainder", "true_divide",  NULL};
 static const char *const of_zero[] = {"reciprocal", "rsqrt", "log",   "log2",
                                       "log10",      "pow",   "xlogy", NULL};
+/* What is infinite of a finite operand there is no overflow. */
+static const char *const poles[] = {"log1p", "atanh", "logit", NULL};
 
 /* ---- looking ------------------------------------------------------------- */
 static int kind_of(double x)
@@ -113,9 +115,9 @@ static LpStatus judge(const Trap *t, const Seen *s, const void *x,
             continue;
         if (now == HAS_NAN && !(before & HAS_NAN))
             return raise_event(t, "invalid operation", e);
+        bool pole = t->has_poles || before & BY_ZERO;
         if (now == HAS_INFINITY && !(before & HAS_INFINITY))
-            return raise_event(
-                t, before & BY_ZERO ? "division by zero" : "overflow", e);
+            return raise_event(t, pole ? "division by zero" : "overflow", e);
     }
     return LP_OK;
 }
@@ -195,6 +197,7 @@ static LpStatus fill(Trap *t, const LpKernelReq *r, LpKernel *k, LpErr *e)
     int64_t most = 0;
     t->by_element = (r->op->flags & LP_OPF_POINTWISE) != 0 && r->n_out == 1;
     t->compares = named(r->op, comparisons);
+    t->has_poles = named(r->op, poles);
     t->type = has_doubles(r) ? LP_F64 : LP_F32;
     t->n_in = r->n_in;
     t->n_out = r->n_out;
@@ -204,7 +207,7 @@ static LpStatus fill(Trap *t, const LpKernelReq *r, LpKernel *k, LpErr *e)
         look(t, operand ? &r->in[i] : &r->out[i - r->n_in],
              operand && t->by_element ? &r->out[0] : NULL, r->threads, s);
         s->divides = operand && i == 1 && named(r->op, divisions);
-        s->zero_is_inf = operand && i == 0 && named(r->op, of_zero);
+        s->zero_is_inf = operand && named(r->op, of_zero);
         most = s->n > most ? s->n : most;
     }
     if (t->by_element)
