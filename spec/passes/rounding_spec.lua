@@ -48,6 +48,16 @@ local function unbiased(y, exact)
   return p
 end
 
+-- No two stretches of a power of 2, beginning at whole ones of their length, are alike.
+local function no_repetition(y)
+  for _, n in ipairs({ 256, 1024, 4096, 16384 }) do
+    local first = y[":" .. n]
+    for i = 1, 15 do
+      assert.is_false(torch.equal(first, y:narrow(0, i * n, n)))
+    end
+  end
+end
+
 -- What a kernel family makes of numbers that `dtype` has: {fn, inputs, exact}.
 -- a and b are exact in both half types, their products and sums are not.
 local function families(dtype)
@@ -106,7 +116,9 @@ describe("rounding at random", function()
     for name, family in pairs(families(dtype)) do
       it(("has no bias: %s, %s"):format(name, dtype), function()
         local fn, inputs, exact = family()
-        unbiased(rounded(fn, inputs), exact)
+        local y = rounded(fn, inputs)
+        unbiased(y, exact)
+        no_repetition(y:reshape(-1))
       end)
     end
 
@@ -144,6 +156,7 @@ describe("rounding at random", function()
         local exec = step:compile({})
         exec:run(compiled.feed(at, { x }), {})
         unbiased(exec:read(w), exact)
+        no_repetition(exec:read(w))
       end
     end)
 
@@ -191,6 +204,13 @@ describe("rounding at random", function()
         assert.is_true(torch.signbit(y):all():item())
       end
     end
+  end)
+
+  it("draws 32 bits for subnormal numbers", function()
+    local n, p = 8000000, 2.0 ^ -17
+    local y = rounded(function(x) return x:to(torch.float16) end, { filled({ n }, p * 2 ^ -24) })
+    local up = y:ne(0):sum():item()
+    assert.is_true(math.abs(up - n * p) < 4 * math.sqrt(n * p), up)
   end)
 
   it("leaves alone what operators draw: those numbers are of the type", function()

@@ -398,6 +398,9 @@ describe("popart.ClipNormSettings", function()
     how.running = true
     by = moved(optimizer, how, { 3.0, 4.0, 3.0, 4.0 }, { 0.0, 0.0 })
     near(by[1], { 0.3, 0.4 }, CLOSE)
+    how.replicas = 2
+    by = moved(optimizer, how, { 3.0, 4.0, 3.0, 4.0, 3.0, 4.0, 3.0, 4.0 }, { 0.0, 0.0, 0.0, 0.0 })
+    near(by[1], { 0.3, 0.4 }, CLOSE)
   end)
 
   it("measures a velocity, and keeps it as it is", function()
@@ -434,9 +437,15 @@ describe("popart.ClipNormSettings", function()
   it("clips what enters Adam's moments, decay in the gradient included", function()
     for _, mode in ipairs({ "AdamNoBias", "Lamb", "AdaMax" }) do
       for _, l2 in ipairs({ true, false }) do
-        local o = of_adam(mode, l2)
-        local s = steps.open(TWO, adam_of(o, { clip_norm_settings = { Clip.clipAllWeights(0.5) } }))
+        local o, settings = of_adam(mode, l2), { Clip.clipAllWeights(0.5) }
+        local s = steps.open(TWO, adam_of(o, { clip_norm_settings = settings }))
         s:update({ 3.0, 4.0 }, { 1.0 })
+        -- in units of the loss scale it is the scaled gradient's norm
+        o.ls = 4
+        local scaled = steps.open(TWO, adam_of(o, { clip_norm_settings = settings,
+          scaled_optimizer_state = true }))
+        scaled:update({ 3.0, 4.0 }, { 1.0 })
+        near(scaled:state("Accl1___a"), s:state("Accl1___a"), CLOSE)
         local x = { 3, 4, 1 }
         for i, w in ipairs({ 3, 1, -1 }) do
           x[i] = x[i] + (l2 and o.wd * w or 0)

@@ -44,6 +44,18 @@ describe("setOptimizer", function()
     near(net.w, { 0.7 })
   end)
 
+  it("gives a momentum to an update that had none, if it may vary", function()
+    local net = Sum(1)
+    local optimizer = poptorch.optim.SGD(net:parameters(), { lr = 0.1, momentum = 0.0 })
+    local model = poptorch.trainingModel(net, nil, optimizer)
+    model(torch.ones(1))
+    near(net.w, { 0.9 })
+    optimizer.param_groups[1].momentum = 0.5
+    model:setOptimizer(optimizer)
+    model(torch.ones(1)) -- the velocity is 0.5 + 1
+    near(net.w, { 0.75 })
+  end)
+
   it("moves the groups that have a rate", function()
     local net = Sum(1)
     net.b = nn.Parameter(torch.tensor({ 1.0 }))

@@ -54,6 +54,16 @@ describe("automatic loss scaling", function()
     end
   end
 
+  it("compares what is beyond the edge with all there is", function()
+    for share, want in pairs({ [0.5] = 2, [0.4] = 2, [0.25] = 0.5 }) do
+      local model, optimizer = trained(poptorch.optim.SGD, { lr = 0.0, loss_scaling = 1.0 },
+        options({ thresholdUpperCountProportion = share }))
+      model(torch.tensor({ 1, 10000, 2, 10000, 3 }):half()) -- of w and of the sum; edge 8188
+      assert.same({ 4, 2 }, model:getAnchoredTensor("counts"):tolist())
+      assert.equal(want, optimizer:state_dict().ipu_state.lossScaleUpdateFactor:item())
+    end
+  end)
+
   it("takes optimizers of PyTorch", function()
     for _, kind in ipairs({ "SGD", "Adam", "AdamW", "RMSprop" }) do
       local model = trained(torch.optim[kind], { lr = 0.01 })

@@ -87,8 +87,10 @@ local HOST = {
     weight_decay = 0.1 }, { lr = 0.05, betas = { 0.9, 0.99 }, eps = 1e-3, momentum_decay = 0.01,
     weight_decay = 0.1, decoupled_weight_decay = true } },
   RAdam = { { lr = 0.05, betas = { 0.9, 0.99 }, eps = 1e-3, weight_decay = 0.1 } },
-  Adamax = { { lr = 0.05, betas = { 0.9, 0.99 }, eps = 1e-3, weight_decay = 0.1 } },
-  Adadelta = { { lr = 1.0, rho = 0.9, eps = 1e-3, weight_decay = 0.1 } },
+  Adamax = { { lr = 0.05, betas = { 0.9, 0.99 }, eps = 1e-3, weight_decay = 0.1 },
+    { lr = 0.02, betas = { 0.9, 0.99 }, eps = 1e-3, maximize = true } },
+  Adadelta = { { lr = 1.0, rho = 0.9, eps = 1e-3, weight_decay = 0.1 },
+    { lr = 0.2, rho = 0.9, eps = 1e-3, maximize = true } },
   ASGD = { { lr = 0.05, lambd = 1e-2, alpha = 0.75, t0 = 1e6, weight_decay = 0.1 } },
   Rprop = { { lr = 0.01, etas = { 0.5, 1.2 }, step_sizes = { 1e-6, 50 } } },
   Adafactor = { { lr = 0.05, beta2_decay = -0.8, eps = { 1e-6, 1e-3 }, d = 1.0,
@@ -139,13 +141,13 @@ local function in_a_step(kind, options, per_update)
   return model.w:tolist()
 end
 
-local function on_the_device(optimizer_of, accumulation, replicas, running)
+local function on_the_device(optimizer_of, accumulation, replicas, strategy)
   local model = Model()
   local opts = poptorch.Options():replicationFactor(replicas):deviceIterations(STEPS)
   opts.Training:gradientAccumulation(accumulation)
-  if running then
+  if strategy then
     opts.Training:setMeanAccumulationAndReplicationReductionStrategy(
-      poptorch.MeanReductionStrategy.Running)
+      poptorch.MeanReductionStrategy[strategy])
   end
   local trainer = poptorch.trainingModel(model, opts, optimizer_of(model:parameters()))
   trainer(torch.tensor(rows(accumulation * replicas)))
@@ -203,7 +205,8 @@ end)
 
 -- ---- poptorch.optim and popart ------------------------------------------------------------
 
-local LOOPS = { { 1, 1 }, { 3, 1 }, { 1, 2 }, { 3, 2 }, { 3, 2, true } }
+local LOOPS = { { 1, 1 }, { 3, 1 }, { 1, 2 }, { 3, 2 }, { 3, 2, "Running" },
+  { 3, 2, "PostAndLoss" } }
 
 local function adam(mode, l2, o)
   o.mode, o.l2 = mode, l2
@@ -355,7 +358,7 @@ for _, mode in ipairs({ "AdaGrad", "RMSProp", "CenteredRMSProp", "AdaDelta" }) d
   end
 end
 
-local function in_a_session(optimizer, accumulation, replicas, running)
+local function in_a_session(optimizer, accumulation, replicas, strategy)
   local b = popart.Builder()
   local x = b:addInputTensor("FLOAT", { N })
   local w = b:addInitializedInputTensor(torch.tensor(START))
@@ -368,7 +371,7 @@ local function in_a_session(optimizer, accumulation, replicas, running)
     device = device_of(replicas), options = helper.loops(accumulation, replicas, {
       accumulationAndReplicationReductionType = popart.ReductionType.Mean,
       meanAccumulationAndReplicationReductionStrategy =
-        popart.MeanReductionStrategy[running and "Running" or "Post"] }) })
+        popart.MeanReductionStrategy[strategy == "Running" and strategy or "Post"] }) })
   helper.run(s, { [x] = torch.tensor(rows(accumulation * replicas)) })
   return helper.weights(s, { w })[w]:tolist()
 end
@@ -378,12 +381,12 @@ for _, case in ipairs({ { "poptorch.optim", POPTORCH }, { "popart", POPART } }) 
     for i, row in ipairs(case[2]) do
       it(("%s, %d, with accumulation and replicas"):format(row[1], i), function()
         for _, loops in ipairs(LOOPS) do
-          local accumulation, replicas, running = table.unpack(loops)
+          local accumulation, replicas, strategy = table.unpack(loops)
           local want = trajectory(row[3](), accumulation * replicas)
           local got = case[2] == POPTORCH and on_the_device(function(params)
             return poptorch.optim[row[1]](params, row[2])
-          end, accumulation, replicas, running)
-            or in_a_session(row[2](), accumulation, replicas, running)
+          end, accumulation, replicas, strategy)
+            or in_a_session(row[2](), accumulation, replicas, strategy)
           near(want, got, 1e-6, ("%s, %d x %d"):format(row[1], accumulation, replicas))
         end
       end)
