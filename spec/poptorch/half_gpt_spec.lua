@@ -106,14 +106,16 @@ describe("a small GPT in float16", function()
         local got = gpt(mode, { scale = 128.0 })
         assert.is_true(math.abs(got - whole) <= 0.02 * whole, ("%g, not %g"):format(got, whole))
       end)
+
+      it(("with %s learns nothing of gradients below its range, unless they are scaled")
+        :format(mode), function()
+        local tiny = 2.0 ^ -30
+        local lost = gpt(mode, { factor = tiny })
+        assert.is_true(lost > 1.2 * whole, ("%g, not more than %g"):format(lost, whole))
+        local found = gpt(mode, { factor = tiny, automatic = true })
+        assert.is_true(math.abs(found - whole) <= 0.02 * whole, ("%g, not %g"):format(found, whole))
+      end)
     end
   end
 
-  it("learns nothing of gradients below its range, unless they are scaled", function()
-    local tiny = 2.0 ^ -30
-    local lost = gpt("mixed", { factor = tiny })
-    assert.is_true(lost > 1.2 * whole, ("%g, not more than %g"):format(lost, whole))
-    local found = gpt("mixed", { factor = tiny, automatic = true })
-    assert.is_true(math.abs(found - whole) <= 0.02 * whole, ("%g, not %g"):format(found, whole))
-  end)
 end)

@@ -178,11 +178,11 @@ local function expected(formula, o, dtype, state_dtype)
   return out
 end
 
-local function on_device(make, dtype)
+local function on_device(make, dtype, batches)
   local net, o = Net():to(dtype), poptorch.Options()
   o.Training:gradientAccumulation(2)
   local model = poptorch.trainingModel(net, o, make(net:parameters()))
-  for _, x in ipairs(X) do
+  for _, x in ipairs(batches or X) do
     model(x:to(dtype))
   end
   return net
@@ -274,6 +274,27 @@ describe("torch.optim's formula of", function()
       end
     end)
   end
+end)
+
+describe("LAMB", function()
+  it("leaves weights without a direction alone", function()
+    local net = on_device(function(params)
+      return poptorch.optim.LAMB(params, { lr = 0.5, weight_decay = 0 })
+    end, float32, { torch.zeros(2, 5) })
+    near(net.w:double(), Net().w:double(), helper.exact)
+  end)
+end)
+
+describe("RMSprop", function()
+  it("has a buffer of the first moment's type, and a square of that as well", function()
+    local net = Net()
+    local optimizer = poptorch.optim.RMSprop(net:parameters(), { momentum = 0.5, centered = true,
+      first_order_momentum_accum_type = float16 })
+    poptorch.trainingModel(net, nil, optimizer)(X[1])
+    local state = optimizer:state_dict().ipu_state
+    assert.same({ float16, float32, float16 },
+      { state.Accl1___w.dtype, state.Accl2___w.dtype, state.Accl3___w.dtype })
+  end)
 end)
 
 describe("a learning rate of 0 leaves every weight of", function()
