@@ -263,6 +263,8 @@ enum { LP_ATTENTION_SCALE, LP_ATTENTION_IS_CAUSAL };
 enum { LP_IDENTITY_LOSS_REDUCTION };
 /* nll_loss_forward, nll_loss_backward */
 enum { LP_NLL_REDUCTION, LP_NLL_IGNORE_INDEX, LP_NLL_CLASSES };
+/* ctc_loss_forward, ctc_loss_backward, ctc_loss_along */
+enum { LP_CTC_LOSS_BLANK, LP_CTC_LOSS_ZERO_INFINITY };
 /* ctc_beam_search_decoder */
 enum { LP_CTC_BLANK, LP_CTC_BEAM_WIDTH, LP_CTC_TOP_PATHS };
 /* nll_loss, cross_entropy */

@@ -152,6 +152,12 @@ return {
 
   identity_loss = { { x{ 2, 3 }, "mean" }, { x{ 2, 3 }, "none" } },
   ctc_beam_search_decoder = { { x{ 4, 2, 3 }, v{ 4, 3 }, 0, 3, 2 } },
+  ctc_loss_forward = { { x{ 4, 2, 3 }, v{ { 1, 2 }, { 2, 0 } }, v{ 4, 3 }, v{ 2, 1 }, 0, false,
+    kink = "PyTorch's gradient is the one that the logits get" } },
+  ctc_loss_backward = { { x{ 2 }, x{ 4, 2, 3 }, v{ { 1, 2 }, { 2, 0 } }, v{ 4, 3 }, v{ 2, 1 },
+    x{ 2, 4, 5 }, 0, false, kink = "alpha is a constant here" } },
+  ctc_loss_along = { { x{ 2 }, x{ 4, 2, 3 }, v{ { 1, 2 }, { 2, 0 } }, v{ 4, 3 }, v{ 2, 1 },
+    x{ 2, 4, 5 }, y{ 4, 2, 3 }, 0, false } },
   nll_loss_forward = { { x{ 2, 3 }, v{ 1, 0 }, none, "mean", -100 } },
   nll_loss_backward = { { x{}, v{ 1, 0 }, none, f{ 2 }, "mean", -100, 3,
     kink = "the total weight is a constant" } },

@@ -120,6 +120,47 @@ describe("ctc_loss of a batch", function()
   end)
 end)
 
+describe("ctc_loss of many steps", function()
+  local function of(dtype)
+    torch.manual_seed(6)
+    local x = (torch.randn({ 600, 2, 9 }, { dtype = torch.float64 }) * 3):to(dtype)
+      :requires_grad_()
+    local targets = torch.randint(1, 9, { 2, 70 })
+    local loss = F.ctc_loss(x:log_softmax(2), targets, { 600, 450 }, { 70, 31 },
+      { reduction = "none" })
+    loss:sum():backward()
+    return loss, x.grad
+  end
+
+  it("is as exact in float32 as of a few", function()
+    local loss, grad = of(torch.float32)
+    local want, want_grad = of(torch.float64)
+    assert.is_true(want:min():item() > 300)
+    helper.near(loss:double() / want, { 1, 1 }, { 0, 1e-6 })
+    assert.is_true((grad:double() - want_grad):abs():max():item() < 5e-5)
+  end)
+
+  it("counts no step behind a sample's own", function()
+    local _, grad = of(torch.float64)
+    assert.equal(0, grad["450:, 1"]:abs():sum():item())
+    assert.is_true(grad["449, 1"]:abs():sum():item() > 1e-3)
+  end)
+end)
+
+describe("ctc_loss where no alignment fits", function()
+  it("has a gradient of NaN, or of 0 with zero_infinity", function()
+    for _, zero in ipairs({ false, true }) do
+      local x = torch.zeros(3, 2, 3):requires_grad_()
+      F.ctc_loss(x, torch.tensor({ { 1, 1 }, { 1, 2 } }), { 2, 2 }, { 2, 2 },
+        { reduction = "sum", zero_infinity = zero }):backward()
+      local of_first = x.grad[":2, 0"]
+      assert.is_true(zero and of_first:eq(0):all():item() or of_first:isnan():all():item())
+      assert.equal(0, x.grad["2"]:abs():sum():item())
+      assert.is_true(x.grad[":2, 1"]:abs():sum():item() > 0.1)
+    end
+  end)
+end)
+
 describe("a label", function()
   it("beyond the classes is named with what is allowed", function()
     local logp = torch.randn(5, 1, 3):log_softmax(2)
