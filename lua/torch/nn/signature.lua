@@ -59,30 +59,30 @@ local function fresh(default)
   return type(default) == "table" and { table.unpack(default) } or default
 end
 
---- The arguments of a call by name.
+--- The arguments of a call in the order of the parameters.
 --- error: TypeError for too many, unknown, repeated or missing arguments
----@return table<string, any>
-function Signature:__call(...)
-  local values = check.arguments(self.name, self.names, self.lists, ...)
-  local out = {}
-  for i, name in ipairs(self.names) do
+---@return table list n: how many parameters there are
+function Signature:list(...)
+  local names, values = self.names, check.arguments(self.name, self.names, self.lists, ...)
+  for i = 1, #names do
     local value = values[i]
     if value == nil then
-      errors.check(not self.required[name], "TypeError",
-        "%s: missing required argument '%s'", self.name, name)
-      out[name] = fresh(self.defaults[name])
-    elseif not check.is_none(value) then
-      out[name] = value
+      errors.check(not self.required[names[i]], "TypeError",
+        "%s: missing required argument '%s'", self.name, names[i])
+      values[i] = fresh(self.defaults[names[i]])
+    elseif check.is_none(value) then
+      values[i] = nil
     end
   end
-  return out
+  return values
 end
 
---- The arguments of a call in the order of the parameters.
-function Signature:list(...)
-  local by_name, out = self(...), { n = #self.names }
+--- The same by name.
+---@return table<string, any>
+function Signature:__call(...)
+  local values, out = self:list(...), {}
   for i, name in ipairs(self.names) do
-    out[i] = by_name[name]
+    out[name] = values[i]
   end
   return out
 end

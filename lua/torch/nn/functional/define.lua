@@ -8,6 +8,8 @@ local errors = require("lupine.base.errors")
 local signature = require("torch.nn.signature")
 local signatures = require("lupine.base.signatures")
 
+local is_tensor, unpack = core.is_tensor, table.unpack
+
 -- Parameters of these names are tensors (or None, where that is the default).
 local TENSORS = {}
 for name in ([[input input1 input2 x1 x2 target targets anchor positive negative logits log_probs
@@ -21,15 +23,16 @@ local function number(value, where)
   return core.is_tensor(value) and value or check.number(value, where)
 end
 
--- What a parameter must be whose default is a float or a boolean: checks by its number.
+-- What a parameter must be whose default is a float or a boolean: rows of its number,
+-- the check and how messages know it.
 local function kinds_of(parsed)
   local kinds = {}
   for i, name in ipairs(parsed.names) do
     local default = parsed.defaults[name]
-    if math.type(default) == "float" then
-      kinds[i] = number
-    elseif type(default) == "boolean" then
-      kinds[i] = check.bool
+    local kind = math.type(default) == "float" and number
+      or type(default) == "boolean" and check.bool
+    if kind then
+      kinds[#kinds + 1] = { i, kind, ("%s(): %s"):format(parsed.name, name) }
     end
   end
   return kinds
@@ -45,20 +48,21 @@ return function(t, sig, fn)
   end
   local function defined(...)
     local a = parsed:list(...)
-    for i, kind in next, kinds do
-      kind(a[i], ("%s(): %s"):format(parsed.name, parsed.names[i]))
+    for k = 1, #kinds do
+      local kind = kinds[k]
+      kind[2](a[kind[1]], kind[3])
     end
-    for _, i in ipairs(tensors) do
-      local name, v = parsed.names[i], a[i]
-      if not core.is_tensor(v) and (v ~= nil or parsed.required[name]) then
+    for k = 1, #tensors do
+      local v = a[tensors[k]]
+      if not is_tensor(v) and (v ~= nil or parsed.required[parsed.names[tensors[k]]]) then
         errors.check(false, "TypeError", "%s(): argument '%s' must be a Tensor, not %s",
-          parsed.name, name, check.describe(v))
+          parsed.name, parsed.names[tensors[k]], check.describe(v))
       end
     end
     if casts.composed then
-      return casts.call(defined, fn, table.unpack(a, 1, a.n))
+      return casts.call(defined, fn, unpack(a, 1, a.n))
     end
-    return fn(table.unpack(a, 1, a.n))
+    return fn(unpack(a, 1, a.n))
   end
   t[parsed.name], casts.hooked[defined] = defined, true
   signatures.note(defined, sig)

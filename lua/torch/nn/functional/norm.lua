@@ -21,34 +21,45 @@ return function(F)
 
   local function check_batch(input)
     local per_channel = input:numel() // math.max(input:size(1), 1) -- 0: nothing to count
-    errors.check(per_channel ~= 1, "ValueError",
-      "Expected more than 1 value per channel when training, got input size %s",
-      tostring(input.shape))
+    if per_channel == 1 then
+      errors.raise("ValueError", "Expected more than 1 value per channel when training, got "
+        .. "input size %s", tostring(input.shape))
+    end
     return per_channel
   end
 
-  local function check_channels(input, given)
-    for _, name in ipairs({ "running_mean", "running_var", "weight", "bias" }) do
-      local t = given[name]
-      if t then
-        errors.check(t:dim() == 1 and t:size(0) == input:size(1), "RuntimeError",
-          "batch_norm: %s: expected shape (%d,), one element for each channel of input "
-          .. "(dimension 1), got %s", name, input:size(1), text.repr({ table.unpack(t.shape) }))
-      end
+  local function check_channels(input, name, t)
+    if t and (t:dim() ~= 1 or t:size(0) ~= input:size(1)) then
+      errors.raise("RuntimeError", "batch_norm: %s: expected shape (%d,), one element for each "
+        .. "channel of input (dimension 1), got %s", name, input:size(1),
+        text.repr({ table.unpack(t.shape) }))
+    end
+  end
+
+  -- By the statistics of n elements a channel; 0: nothing to count.
+  local function update_batch(running_mean, running_var, mean, var, n, momentum)
+    if running_mean then
+      move(running_mean, mean, momentum)
+    end
+    if running_var then
+      move(running_var, n > 0 and var * (n / (n - 1)) or var, momentum)
     end
   end
 
   define(M, "batch_norm(input, running_mean=None, running_var=None, weight=None, bias=None, "
     .. "training=False, momentum=0.1, eps=1e-5)",
     function(input, running_mean, running_var, weight, bias, training, momentum, eps)
-      errors.check(training and eps > 0 or not training and eps >= 0, "ValueError",
-        "batch_norm: eps must be %s, got %s", training and "positive while training"
-        or "zero or positive", tostring(eps))
+      if not (eps > 0 or not training and eps == 0) then
+        errors.raise("ValueError", "batch_norm: eps must be %s, got %s",
+          training and "positive while training" or "zero or positive", tostring(eps))
+      end
       if input:dim() < 2 and input:numel() == 0 then
         return input:clone() -- no channels to speak of
       end
-      check_channels(input, { running_mean = running_mean, running_var = running_var,
-        weight = weight, bias = bias })
+      check_channels(input, "running_mean", running_mean)
+      check_channels(input, "running_var", running_var)
+      check_channels(input, "weight", weight)
+      check_channels(input, "bias", bias)
       if not training then
         errors.check(running_mean and running_var, "RuntimeError",
           "batch_norm: running_mean and running_var must be given when training is false")
@@ -56,14 +67,9 @@ return function(F)
       end
       local n = check_batch(input)
       local out, mean, var = F._batch_norm_train(input, weight, bias, eps)
-      require("torch").no_grad(function()
-        if running_mean then
-          move(running_mean, mean, momentum)
-        end
-        if running_var then
-          move(running_var, n > 0 and var * (n / (n - 1)) or var, momentum)
-        end
-      end)
+      if running_mean or running_var then
+        require("torch").no_grad(update_batch, running_mean, running_var, mean, var, n, momentum)
+      end
       return out
     end)
 
@@ -96,10 +102,10 @@ return function(F)
       for d = 2, input:dim() - 1 do
         n = n * input:size(d)
       end
-      errors.check(n ~= 1, "ValueError",
-        "Expected more than 1 spatial element when training, got input size %s",
-        tostring(input.shape))
-      if n == 0 then
+      if n == 1 then
+        errors.raise("ValueError", "Expected more than 1 spatial element when training, got "
+          .. "input size %s", tostring(input.shape))
+      elseif n == 0 then
         return input:clone() -- nothing to normalise
       end
       if running_mean or running_var then
