@@ -12,6 +12,7 @@ typedef struct LpPoolGeom {
     int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];
     int64_t divisor; /* of averages; 0: the size of the window */
     bool include_pad;
+    bool adaptive; /* windows are what the sizes of both sides make them */
 } LpPoolGeom;
 
 /* softmax …: one row. _cols: the first axis of [n, inner] with `stride`
@@ -23,8 +24,9 @@ typedef struct LpPoolGeom {
  * norm_back_sums: s = sum dy w, sx = sum dy w xhat (w may be NULL).
  * norm_back_params: dw += dy xhat, db += dy.
  * norm_back_row: dx = rstd (dy w - s - xhat sx).
- * max_plane: one plane; index is flat in the input plane, tmp one row.
- * avg_plane: one plane; avg_plane_back adds to dx. */
+ * max_plane: one plane; index is flat in the input plane.
+ * avg_plane, avg_rows: one plane, by places of the window or (adaptive ones
+ *   too) by rows; row is scratch of an input row; avg_rows_back adds to dx. */
 #define LP_NN_LOOPS(T)                                                         \
     void (*softmax)(const T *x, int64_t n, T *y);                              \
     void (*log_softmax)(const T *x, int64_t n, T *y);                          \
@@ -49,10 +51,10 @@ typedef struct LpPoolGeom {
                              T rstd, T *dw, T *db);                            \
     void (*norm_back_row)(const T *dy, const T *x, const T *w, int64_t n,      \
                           T mean, T rstd, T s, T sx, T *dx);                   \
-    void (*max_plane)(const LpPoolGeom *g, const T *x, T *y, int64_t *index,   \
-                      int32_t *tmp);                                           \
+    void (*max_plane)(const LpPoolGeom *g, const T *x, T *y, int64_t *index);  \
     void (*avg_plane)(const LpPoolGeom *g, const T *x, T *y);                  \
-    void (*avg_plane_back)(const LpPoolGeom *g, const T *dy, T *dx);
+    void (*avg_rows)(const LpPoolGeom *g, const T *x, T *y, T *row);           \
+    void (*avg_rows_back)(const LpPoolGeom *g, const T *dy, T *dx, T *row);
 
 typedef struct LpNnLoopsF32 {
     LP_NN_LOOPS(float)

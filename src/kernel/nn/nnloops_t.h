@@ -314,41 +314,64 @@ static inline int64_t F(pool_row)(const LpPoolGeom *g, int64_t d, int64_t h,
     return in ? (a * g->in[1] + b) * g->in[2] : -1;
 }
 
+/* Outputs w0 … w1 - 1 of a row, whose first ones are at `best` and `index`. */
 static inline void F(max_rows)(const LpPoolGeom *g, const T *x, int64_t d,
-                               int64_t h, T *best, int32_t *index)
+                               int64_t h, int64_t w0, int64_t w1, T *best,
+                               int32_t *index)
 {
-    int64_t lo, hi, from;
+    int64_t lo, hi, from, s = g->stride[2];
     for (int64_t k = 0; k < g->kernel[0] * g->kernel[1]; k++) {
         int64_t row = F(pool_row)(g, d, h, k);
         for (int64_t kw = 0; kw < g->kernel[2] && row >= 0; kw++) {
             F(pool_range)(g, 2, kw, &lo, &hi, &from);
+            from += lo < w0 ? (w0 - lo) * s : 0;
+            lo = lo < w0 ? w0 : lo;
+            hi = hi < w1 ? hi : w1;
             if (lo < hi)
                 F(max_step)
-            (x + row + from, g->stride[2], hi - lo, (int32_t)(row + from),
-             (int32_t)g->stride[2], best + lo, index + lo);
+            (x + row + from, s, hi - lo, (int32_t)(row + from), (int32_t)s,
+             best + lo - w0, index + lo - w0);
         }
     }
 }
 
-static void F(max_plane)(const LpPoolGeom *g, const T *x, T *y, int64_t *index,
-                         int32_t *tmp)
+/* Outputs w0 … w0 + n - 1 of a row before anything was seen: the first place
+ * of each window, of the input's row that begins at `row`. */
+static inline void F(max_start)(const LpPoolGeom *g, int64_t row, int64_t w0,
+                                int64_t n, T *best, int32_t *index)
 {
+    int32_t s = (int32_t)g->stride[2], from = (int32_t)(row - g->pad[2]);
+#pragma omp simd
+    for (int64_t w = 0; w < n; w++) {
+        best[w] = -(T)INFINITY;
+        index[w] = from + (int32_t)(w0 + w) * s;
+    }
+    for (int64_t w = 0; w < n && (w0 + w) * s < g->pad[2]; w++)
+        index[w] = (int32_t)(row + F(pool_first)(g, 2, w0 + w));
+}
+
+/* A strip of outputs at a time, which stays in the first cache. */
+#define STRIP 512
+static void F(max_plane)(const LpPoolGeom *g, const T *x, T *y, int64_t *index)
+{
+    int32_t at[STRIP];
     int64_t n = g->out[2];
     for (int64_t d = 0; d < g->out[0]; d++)
         for (int64_t h = 0; h < g->out[1]; h++, y += n, index += n) {
             int64_t row =
                 (F(pool_first)(g, 0, d) * g->in[1] + F(pool_first)(g, 1, h)) *
                 g->in[2];
-            for (int64_t w = 0; w < n; w++) {
-                y[w] = -(T)INFINITY;
-                tmp[w] = (int32_t)(row + F(pool_first)(g, 2, w));
-            }
-            F(max_rows)(g, x, d, h, y, tmp);
+            for (int64_t w0 = 0; w0 < n; w0 += STRIP) {
+                int64_t m = n - w0 < STRIP ? n - w0 : STRIP;
+                F(max_start)(g, row, w0, m, y + w0, at);
+                F(max_rows)(g, x, d, h, w0, w0 + m, y + w0, at);
 #pragma omp simd
-            for (int64_t w = 0; w < n; w++)
-                index[w] = tmp[w];
+                for (int64_t w = 0; w < m; w++)
+                    index[w0 + w] = at[w];
+            }
         }
 }
+#undef STRIP
 
 /* Elements of output o's window that count in the divisor. */
 static inline int64_t F(pool_count)(const LpPoolGeom *g, int a, int64_t o)
@@ -383,25 +406,69 @@ static void F(avg_plane)(const LpPoolGeom *g, const T *x, T *y)
         }
 }
 
-/* dx += the gradient of avg_plane */
-static void F(avg_plane_back)(const LpPoolGeom *g, const T *dy, T *dx)
+/* The part of axis `a` that output o's window has; returns what it counts. */
+static inline int64_t F(pool_span)(const LpPoolGeom *g, int a, int64_t o,
+                                   int64_t *first, int64_t *last)
 {
-    int64_t n = g->out[2], lo, hi, from, s = g->stride[2];
-    for (int64_t d = 0; d < g->out[0]; d++)
-        for (int64_t h = 0; h < g->out[1]; h++, dy += n) {
-            int64_t dh = F(pool_count)(g, 0, d) * F(pool_count)(g, 1, h);
-            for (int64_t k = 0; k < g->kernel[0] * g->kernel[1]; k++) {
-                int64_t row = F(pool_row)(g, d, h, k);
-                for (int64_t kw = 0; kw < g->kernel[2] && row >= 0; kw++) {
-                    F(pool_range)(g, 2, kw, &lo, &hi, &from);
-                    for (int64_t w = lo; w < hi; w++)
-                        dx[row + from + (w - lo) * s] +=
-                            dy[w] / (T)(g->divisor
-                                            ? g->divisor
-                                            : dh * F(pool_count)(g, 2, w));
-                }
-            }
+    if (g->adaptive) {
+        *first = o * g->in[a] / g->out[a];
+        *last = ((o + 1) * g->in[a] + g->out[a] - 1) / g->out[a];
+        return *last - *first;
+    }
+    int64_t from = o * g->stride[a] - g->pad[a], to = from + g->kernel[a];
+    *first = from < 0 ? 0 : from;
+    *last = to < g->in[a] ? to : g->in[a];
+    return F(pool_count)(g, a, o);
+}
+
+/* The rows of the windows of outputs (d, h, …): `count` of them count. */
+typedef struct F(Rows) {
+    int64_t d0, d1, h0, h1, count;
+} F(Rows);
+
+static inline F(Rows) F(rows_of)(const LpPoolGeom *g, int64_t d, int64_t h)
+{
+    F(Rows) r;
+    r.count = F(pool_span)(g, 0, d, &r.d0, &r.d1);
+    r.count *= F(pool_span)(g, 1, h, &r.h0, &r.h1);
+    return r;
+}
+
+/* The rows add up, then what each window has of the sum. */
+static void F(avg_rows)(const LpPoolGeom *g, const T *x, T *y, T *row)
+{
+    int64_t n = g->in[2], first, last;
+    for (int64_t o = 0; o < g->out[0] * g->out[1]; o++, y += g->out[2]) {
+        F(Rows) r = F(rows_of)(g, o / g->out[1], o % g->out[1]);
+        memset(row, 0, (size_t)n * sizeof *row);
+        for (int64_t d = r.d0; d < r.d1; d++)
+            for (int64_t h = r.h0; h < r.h1; h++)
+                F(add_step)(x + (d * g->in[1] + h) * n, 1, n, row);
+        for (int64_t w = 0; w < g->out[2]; w++) {
+            int64_t count = r.count * F(pool_span)(g, 2, w, &first, &last);
+            y[w] = (last > first ? F(sum)(row + first, last - first) : 0) /
+                   (T)(g->divisor ? g->divisor : count);
         }
+    }
+}
+
+/* dx += the gradient of avg_plane or avg_rows */
+static void F(avg_rows_back)(const LpPoolGeom *g, const T *dy, T *dx, T *row)
+{
+    int64_t n = g->in[2], first, last;
+    for (int64_t o = 0; o < g->out[0] * g->out[1]; o++, dy += g->out[2]) {
+        F(Rows) r = F(rows_of)(g, o / g->out[1], o % g->out[1]);
+        memset(row, 0, (size_t)n * sizeof *row);
+        for (int64_t w = 0; w < g->out[2]; w++) {
+            int64_t count = r.count * F(pool_span)(g, 2, w, &first, &last);
+            T v = dy[w] / (T)(g->divisor ? g->divisor : count);
+            for (int64_t i = first; i < last; i++)
+                row[i] += v;
+        }
+        for (int64_t d = r.d0; d < r.d1; d++)
+            for (int64_t h = r.h0; h < r.h1; h++)
+                F(add_step)(row, 1, n, dx + (d * g->in[1] + h) * n);
+    }
 }
 
 #define LOOPS                                                                  \
@@ -416,7 +483,8 @@ static void F(avg_plane_back)(const LpPoolGeom *g, const T *dy, T *dx)
         .norm_back_sums = F(norm_back_sums),                                   \
         .norm_back_params = F(norm_back_params),                               \
         .norm_back_row = F(norm_back_row), .max_plane = F(max_plane),          \
-        .avg_plane = F(avg_plane), .avg_plane_back = F(avg_plane_back)         \
+        .avg_plane = F(avg_plane), .avg_rows = F(avg_rows),                    \
+        .avg_rows_back = F(avg_rows_back)                                      \
     }
 static const F(Loops) F(loops) = LOOPS;
 #undef LOOPS

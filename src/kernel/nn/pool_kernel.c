@@ -1,8 +1,8 @@
 /* Kernels of pooling. A plane is one channel of one sample; planes are split
  * over the threads, so a gradient that scatters needs no lock. Indices of
- * maxima are flat in the input plane. Regular windows of floats have vector
- * loops; integers, whose sums wrap as int64 does, and adaptive windows, which
- * differ from place to place, are walked one by one. */
+ * maxima are flat in the input plane. Floats have vector loops; integers, whose
+ * sums wrap as int64 does, and maxima of adaptive windows, which differ from
+ * place to place, are walked one by one. */
 #include <math.h>
 #include <string.h>
 
@@ -14,17 +14,16 @@
 
 typedef enum { MAX, AVG, AVG_BACK, SCATTER, GATHER, KINDS } Kind;
 typedef struct Pool Pool;
-/* One plane; `row` is scratch for a row of outputs. The position of an index
- * that lies outside, or -1. */
+/* One plane; `row` is scratch for an input row. The position of an index that
+ * lies outside, or -1. */
 typedef int64_t Plane(const Pool *q, const void *from, int64_t *index, void *to,
-                      int32_t *row);
+                      void *row);
 struct Pool {
     LpPoolGeom g;
     int64_t planes, in_plane, out_plane;
     const char *op;
     Plane *plane;
     Kind kind;
-    bool adaptive;
 };
 _Static_assert(sizeof(Pool) <= LP_PLAIN_PARAM, "Pool");
 
@@ -92,7 +91,7 @@ static Window window_at(const Pool *q, int64_t o)
 {
     Window w = {.count = 1};
     for (int i = 2; i >= 0; o /= q->g.out[i--])
-        (q->adaptive ? adaptive_span : span)(&q->g, i, o % q->g.out[i], &w);
+        (q->g.adaptive ? adaptive_span : span)(&q->g, i, o % q->g.out[i], &w);
     if (q->g.divisor)
         w.count = q->g.divisor;
     return w;
@@ -115,7 +114,7 @@ static Window window_at(const Pool *q, int64_t o)
 #define PLANE(name)                                                            \
     static int64_t name(const Pool *q, const void *from,                       \
                         int64_t *index LP_UNUSED, void *to,                    \
-                        int32_t *row LP_UNUSED)
+                        void *row LP_UNUSED)
 
 /* Sums are taken in `ACC`; the maximum of no element is LOWEST. */
 #define WINDOWS(T, ACC, LOWEST, type)                                          \
@@ -183,17 +182,21 @@ WINDOWS(int64_t, uint64_t, INT64_MIN, i64)
 #define VECTORS(type)                                                          \
     PLANE(max_vec_##type)                                                      \
     {                                                                          \
-        lp_nn()->type->max_plane(&q->g, from, to, index, row);                 \
+        lp_nn()->type->max_plane(&q->g, from, to, index);                      \
         return -1;                                                             \
     }                                                                          \
     PLANE(avg_vec_##type)                                                      \
     {                                                                          \
-        lp_nn()->type->avg_plane(&q->g, from, to);                             \
+        /* wide steps: no vectors across them */                               \
+        if (q->g.adaptive || q->g.stride[2] > 2)                               \
+            lp_nn()->type->avg_rows(&q->g, from, to, row);                     \
+        else                                                                   \
+            lp_nn()->type->avg_plane(&q->g, from, to);                         \
         return -1;                                                             \
     }                                                                          \
     PLANE(avg_back_vec_##type)                                                 \
     {                                                                          \
-        lp_nn()->type->avg_plane_back(&q->g, from, to);                        \
+        lp_nn()->type->avg_rows_back(&q->g, from, to, row);                    \
         return -1;                                                             \
     }
 VECTORS(f32)
@@ -214,6 +217,12 @@ static Plane *const vectors[][KINDS] = {
     [LP_F32] = VECS(f32), [LP_F64] = VECS(f64), [LP_I64] = {0}};
 
 /* ---- all of them --------------------------------------------------------- */
+static int64_t row_bytes(const Pool *q, int64_t size)
+{
+    bool sums = q->kind == AVG || q->kind == AVG_BACK;
+    return sums ? (q->g.in[2] * size + 63) / 64 * 64 : 0;
+}
+
 LP_PLAIN_CORE(pool_core)
 {
     const Pool *q = (const void *)p->param;
@@ -228,8 +237,7 @@ LP_PLAIN_CORE(pool_core)
     reduction(max                                                              \
               : bad)
     for (int t = 0; t < threads; t++) {
-        int32_t *row =
-            q->kind == MAX ? (int32_t *)work + t * q->g.out[2] : NULL;
+        void *row = (char *)work + t * row_bytes(q, size);
         for (int64_t i = t * chunk; i < (t + 1) * chunk && i < q->planes; i++) {
             char *y = (char *)out[0] + i * to * size;
             if (back)
@@ -249,12 +257,13 @@ LP_PLAIN_CORE(pool_core)
 static LpStatus prepare(const LpKernelReq *r, Pool *q, LpKernel *k, LpErr *e)
 {
     LpDtype t = lp_plain_type(r->out[0].dtype);
-    q->plane = q->adaptive ? NULL : vectors[t][q->kind];
+    bool walked = q->kind == MAX && q->g.adaptive;
+    q->plane = walked ? NULL : vectors[t][q->kind];
     if (!q->plane)
         q->plane = walks[t][q->kind];
-    size_t row = q->kind == MAX ? (size_t)q->g.out[2] * sizeof(int32_t) : 0;
+    int64_t row = row_bytes(q, (int64_t)lp_dtype_size(t));
     return lp_plain_prepare(r, k, pool_core, t, q, sizeof *q,
-                            (size_t)r->threads * row, e);
+                            (size_t)(r->threads * row), e);
 }
 
 LP_KERNEL_PREPARE(lp_max_pool_prepare)
@@ -305,10 +314,10 @@ LP_PREPARE_AS(lp_avg_pool_back_prepare,
 static LpStatus adaptive(const LpKernelReq *r, Kind kind, LpKernel *k, LpErr *e)
 {
     Pool q = pool_of(r, LP_POOL_SIZE, kind);
-    q.adaptive = kind == MAX;
+    q.g.adaptive = kind == MAX;
     for (int i = 0; i < 3; i++)
-        q.adaptive |= q.g.out[i] == 0 || q.g.in[i] % q.g.out[i] != 0;
-    for (int i = 0; i < 3 && !q.adaptive; i++)
+        q.g.adaptive |= q.g.out[i] == 0 || q.g.in[i] % q.g.out[i] != 0;
+    for (int i = 0; i < 3 && !q.g.adaptive; i++)
         q.g.kernel[i] = q.g.stride[i] = q.g.in[i] / q.g.out[i];
     return prepare(r, &q, k, e);
 }
