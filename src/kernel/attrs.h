@@ -156,7 +156,7 @@ enum { LP_BINCOUNT_MINLENGTH };
 enum { LP_PLUS_BETA, LP_PLUS_ALPHA };
 /* serialized_matmul */
 enum { LP_SERIALIZED_MODE, LP_SERIALIZED_FACTOR, LP_SERIALIZED_KEEP_PRECISION };
-/* lu_factor_ex, solve_matrix */
+/* lu_factor_ex, solve_matrix, inverse_matrix */
 enum { LP_LU_CHECK_ERRORS, LP_LU_WHO, LP_LU_PIVOT };
 /* lu_matrix */
 enum { LP_LU_MATRIX_ROWS, LP_LU_MATRIX_DTYPE };

@@ -61,7 +61,10 @@ return {
   ormqr = { s{ f(TALL), f{ 1.2, 0.7 }, x{ 3, 2 } }, s{ f(TALL), f{ 1.2, 0.7 }, x{ 2, 3 }, false,
     true } },
 
-  solve_matrix = { s{ f(SQUARE), x{ 3, 2 } } },
+  solve_matrix = { s{ f(SQUARE), x{ 3, 2 }, only = 1 } },
+  solve_turned = { s{ f(SQUARE), f(OTHER), v({ 2, 3, 3 }, "int32"), x{ 3, 2 },
+    kink = "the factors are constants here" } },
+  inverse_matrix = { s{ f(SQUARE) }, s{ batch(SQUARE, OTHER) } },
   triangular = { s{ f(SQUARE), x{ 3, 2 }, true }, s{ f(SQUARE), x{ 2, 3 }, false, false, true } },
   solve_triangular = { s{ batch(SQUARE, OTHER), x{ 3, 2 }, false } },
   triangular_solve = { s{ x{ 3, 2 }, f(SQUARE), true, true } },

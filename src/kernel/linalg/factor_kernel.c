@@ -141,11 +141,12 @@ LP_MATS_CORE(run_cholesky)
     void *l = lp_mats_item(p, out[0], i, n, n);
     lp_mats_copy(p, in[0], i, n, n, l);
     info[i] = n > 0 ? lp_potrf(p->type, p->flag ? 'L' : 'U', n, l) : 0;
-    for (int row = 0; row < n; row++) /* the other triangle */
-        for (int j = 0; j < row; j++)
-            lp_real_set(p->type, l,
-                        p->flag ? (int64_t)row * n + j : (int64_t)j * n + row,
-                        0);
+    for (int64_t row = 0; row < n; row++) { /* the other triangle */
+        int64_t first = p->flag ? row * n : row * n + row + 1;
+        int64_t count = p->flag ? row : n - row - 1;
+        memset((char *)l + (size_t)first * lp_mats_size(p), 0,
+               (size_t)count * lp_mats_size(p));
+    }
     if (info[i] != 0 && p->check)
         return lp_mats_fail(
             p, i, e,
@@ -176,11 +177,10 @@ LP_MATS_CORE(run_qr)
     lp_mats_load(p, in[0], i, m, n, a, m);
     if (lp_mats_less(p) > 0)
         lp_geqrf(p->type, m, n, a, tau, &w);
-    for (int row = 0; row < p->k; row++)
-        for (int j = 0; j < n; j++)
-            lp_real_set(p->type, rr, (int64_t)row * n + j,
-                        row > j ? 0
-                                : lp_real_at(p->type, a, (int64_t)j * m + row));
+    lp_store_rows(p->type, a, m, p->k, n, rr);
+    for (int64_t row = 1; row < p->k; row++)
+        memset((char *)rr + (size_t)(row * n) * lp_mats_size(p), 0,
+               (size_t)(row < n ? row : n) * lp_mats_size(p));
     if (p->flag || p->k == 0)
         return LP_OK;
     lp_orgqr(p->type, m, p->k, lp_mats_less(p), a, tau, &w);

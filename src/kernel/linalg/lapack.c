@@ -28,6 +28,7 @@ typedef const char *Ch;
     void P##getrf_(In m, In n, T *a, In lda, int *piv, int *info);             \
     void P##getrs_(Ch trans, In n, In nrhs, const T *a, In lda, In piv, T *b,  \
                    In ldb, int *info, size_t);                                 \
+    void P##getri_(In n, T *a, In lda, In piv, T *work, In lwork, int *info);  \
     void P##potrf_(Ch uplo, In n, T *a, In lda, int *info, size_t);            \
     void P##trsm_(Ch side, Ch uplo, Ch trans, Ch diag, In m, In n,             \
                   const T *alpha, const T *a, In lda, T *b, In ldb, size_t,    \
@@ -111,13 +112,23 @@ int lp_getrf(LpDtype t, int m, int n, void *a, int *pivots)
     return info;
 }
 
-int lp_getrs(LpDtype t, int n, int nrhs, const void *lu, const int *pivots,
-             void *b)
+int lp_getrs(LpDtype t, char trans, int n, int nrhs, const void *lu,
+             const int *pivots, void *b)
 {
     int ld = at_least_1(n), info = 0;
 #define CALL(P, T)                                                             \
-    P##getrs_("N", &n, &nrhs, (const T *)lu, &ld, pivots, (T *)b, &ld, &info, 1)
+    P##getrs_(&trans, &n, &nrhs, (const T *)lu, &ld, pivots, (T *)b, &ld,      \
+              &info, 1)
     BOTH(t, CALL);
+#undef CALL
+    return info;
+}
+
+int lp_getri(LpDtype t, int n, void *lu, const int *pivots, LpLapackWork *w)
+{
+    int ld = at_least_1(n), info = 0;
+#define CALL(P, T) P##getri_(&n, (T *)lu, &ld, pivots, work, &lwork, &info)
+    BOTH_WORK(t, 1, CALL);
 #undef CALL
     return info;
 }

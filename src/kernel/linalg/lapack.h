@@ -22,8 +22,9 @@ int lp_lapack_begin(int threads);
 void lp_lapack_end(int before);
 
 int lp_getrf(LpDtype t, int m, int n, void *a, int *pivots);
-int lp_getrs(LpDtype t, int n, int nrhs, const void *lu, const int *pivots,
-             void *b);
+/* trans 'T': of the transpose of what was factored */
+int lp_getrs(LpDtype t, char trans, int n, int nrhs, const void *lu,
+             const int *pivots, void *b);
 int lp_potrf(LpDtype t, char uplo, int n, void *a);
 /* op(a) x = b (side 'L') or x op(a) = b ('R'), op(a) a or with `trans` 'T' its
  * transpose; b is m x n */
@@ -34,6 +35,8 @@ void lp_blas_gemm(LpDtype t, char trans, int m, int n, int k, const void *a,
                   const void *b, void *c);
 
 /* Sizes of w's work; a query touches no data. */
+/* the inverse instead of the factors */
+int lp_getri(LpDtype t, int n, void *lu, const int *pivots, LpLapackWork *w);
 int lp_geqrf(LpDtype t, int m, int n, void *a, void *tau, LpLapackWork *w);
 int lp_orgqr(LpDtype t, int m, int n, int k, void *a, const void *tau,
              LpLapackWork *w);

@@ -62,22 +62,40 @@ LpStatus lp_mats_ready(const LpKernelReq *r, LpKernel *k, LpMatsCore core,
     return lp_plain_prepare(r, k, run, p->type, p, sizeof *p, p->work, e);
 }
 
+/* Blocks of both sides that the first cache holds together. */
+#define TURN(T)                                                                \
+    static void turn_##T(const T *src, int64_t rows, int64_t cols,             \
+                         int64_t from, T *dst, int64_t to)                     \
+    {                                                                          \
+        for (int64_t i0 = 0; i0 < rows; i0 += 32)                              \
+            for (int64_t j0 = 0; j0 < cols; j0 += 32)                          \
+                for (int64_t i = i0; i < i0 + 32 && i < rows; i++)             \
+                    for (int64_t j = j0; j < j0 + 32 && j < cols; j++)         \
+                        dst[j * to + i] = src[i * from + j];                   \
+    }
+TURN(float)
+TURN(double)
+
+/* dst[j][i] = src[i][j]; rows are `from` and `to` elements apart */
+static void turn(LpDtype t, const void *src, int rows, int cols, int from,
+                 void *dst, int to)
+{
+    if (t == LP_F64)
+        turn_double(src, rows, cols, from, dst, to);
+    else
+        turn_float(src, rows, cols, from, dst, to);
+}
+
 void lp_load_columns(LpDtype t, const void *src, int rows, int cols, void *dst,
                      int ld)
 {
-    for (int j = 0; j < cols; j++)
-        lp_convert(t, (const char *)src + (size_t)j * lp_dtype_size(t), cols, t,
-                   (char *)dst + (size_t)j * (size_t)ld * lp_dtype_size(t), 1,
-                   rows);
+    turn(t, src, rows, cols, cols, dst, ld);
 }
 
 void lp_store_rows(LpDtype t, const void *src, int ld, int rows, int cols,
                    void *dst)
 {
-    for (int j = 0; j < cols; j++)
-        lp_convert(
-            t, (const char *)src + (size_t)j * (size_t)ld * lp_dtype_size(t), 1,
-            t, (char *)dst + (size_t)j * lp_dtype_size(t), cols, rows);
+    turn(t, src, cols, rows, ld, dst, cols);
 }
 
 LpStatus lp_mats_fail(const LpMats *p, int64_t i, LpErr *e, const char *fmt,

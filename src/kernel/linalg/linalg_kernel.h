@@ -118,8 +118,9 @@ LpLstsqDriver lp_lstsq_driver(const char *name);
 LpPrepare lp_lu_prepare, lp_lu_matrix_prepare, lp_cholesky_prepare,
     lp_qr_prepare, lp_geqrf_prepare, lp_ldl_prepare, lp_ldl_solve_prepare,
     lp_det_prepare, lp_slogdet_prepare, lp_cofactor_prepare, lp_solve_prepare,
-    lp_solve_triangular_prepare, lp_cholesky_solve_prepare, lp_lstsq_prepare,
-    lp_svd_prepare, lp_svdvals_prepare, lp_eigh_prepare, lp_eigvalsh_prepare,
-    lp_pinv_prepare, lp_matrix_exp_prepare;
+    lp_solve_turned_prepare, lp_inverse_prepare, lp_solve_triangular_prepare,
+    lp_cholesky_solve_prepare, lp_lstsq_prepare, lp_svd_prepare,
+    lp_svdvals_prepare, lp_eigh_prepare, lp_eigvalsh_prepare, lp_pinv_prepare,
+    lp_matrix_exp_prepare;
 
 #endif

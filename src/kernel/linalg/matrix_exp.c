@@ -84,7 +84,7 @@ static void expm(int n, double *a, double *m, int *piv, double *r)
         v[i] -= u[i];
     }
     lp_getrf(LP_F64, n, n, v, piv);
-    lp_getrs(LP_F64, n, n, v, piv, r);
+    lp_getrs(LP_F64, 'N', n, n, v, piv, r);
     for (; halvings > 0; halvings--) {
         product(n, r, r, t);
         memcpy(r, t, (size_t)all * sizeof *r);

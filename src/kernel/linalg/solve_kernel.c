@@ -16,7 +16,45 @@ static int rows_of(const LpDesc *d)
 }
 
 /* ---- A X = B ------------------------------------------------------------- */
-/* A, B -> X, info; k: columns of B; attributes: check_errors, who */
+/* In columns memory has the transposes, and A^T = P L U of them. A X = B is X^T
+ * P L U = B^T, and A^T X = B is X^T U^T L^T P^T = B^T: solved on the right, and
+ * columns of the transposes, which P exchanges, are rows of X. Nothing has to
+ * be turned. A single column is its transpose: LAPACK's own way is quicker. */
+static void exchange_rows(void *x, int row, int with, size_t bytes)
+{
+    char *a = (char *)x + (size_t)row * bytes;
+    char *b = (char *)x + (size_t)with * bytes, t[256];
+    for (size_t at = 0, n; row != with && at < bytes; at += n) {
+        n = bytes - at < sizeof t ? bytes - at : sizeof t;
+        memcpy(t, a + at, n);
+        memcpy(a + at, b + at, n);
+        memcpy(b + at, t, n);
+    }
+}
+
+/* x: B, then X of A X = B, or with `turned` of A^T X = B; k columns. */
+static void by_factors(const LpMats *p, const void *lu, const int *piv,
+                       bool turned, void *x)
+{
+    int n = p->n, k = p->k;
+    size_t bytes = (size_t)k * lp_mats_size(p);
+    if (k == 1) {
+        lp_getrs(p->type, turned ? 'N' : 'T', n, 1, lu, piv, x);
+        return;
+    }
+    for (int j = 0; turned && j < n; j++)
+        exchange_rows(x, j, piv[j] - 1, bytes);
+    if (turned) {
+        lp_trsm(p->type, 'R', 'L', 'T', 'U', k, n, lu, x);
+        lp_trsm(p->type, 'R', 'U', 'T', 'N', k, n, lu, x);
+        return;
+    }
+    lp_trsm(p->type, 'R', 'U', 'N', 'N', k, n, lu, x);
+    lp_trsm(p->type, 'R', 'L', 'N', 'U', k, n, lu, x);
+    for (int j = n - 1; j >= 0; j--)
+        exchange_rows(x, j, piv[j] - 1, bytes);
+}
+
 static LpStatus singular(const LpMats *p, int64_t i, int info, LpErr *e)
 {
     if (strncmp(p->who, "linalg.inv", 10) == 0)
@@ -30,20 +68,53 @@ static LpStatus singular(const LpMats *p, int64_t i, int info, LpErr *e)
                         "singular.");
 }
 
+/* The factors of A itself say which pivot is 0, and give what LAPACK gives
+ * then. The work: a matrix, B's columns, pivots. */
+static int of_singular(const LpMats *p, int64_t i, void *all, void *b,
+                       void *work)
+{
+    void *a = lp_mats_at(p, work, 0);
+    int n = p->n, *piv = lp_mats_at(p, work, 2);
+    lp_mats_load(p, all, i, n, n, a, n);
+    int info = lp_getrf(p->type, n, n, a, piv);
+    if (p->k > 0)
+        lp_getrs(p->type, 'N', n, p->k, a, piv, b);
+    return info;
+}
+
+/* A, B -> X, info, factors of A^T, pivots; k: columns of B; attributes:
+ * check_errors, who */
 LP_MATS_CORE(run_solve)
 {
-    void *a = lp_mats_at(p, work, 0), *b = lp_mats_at(p, work, 1);
     int n = p->n, *piv = lp_mats_at(p, work, 2);
-    int64_t *info = out[1];
-    lp_mats_load(p, in[0], i, n, n, a, n);
-    lp_mats_load(p, in[1], i, n, p->k, b, n);
-    info[i] = n > 0 ? lp_getrf(p->type, n, n, a, piv) : 0;
-    if (n > 0 && p->k > 0)
-        lp_getrs(p->type, n, p->k, a, piv, b);
-    lp_mats_store(p, b, n, n, p->k, out[0], i);
+    int64_t *info = out[1], *pivots = out[3];
+    void *lu = lp_mats_item(p, out[2], i, n, n), *b = lp_mats_at(p, work, 1);
+    void *x = lp_mats_item(p, out[0], i, n, p->k);
+    info[i] = 0;
+    if (n == 0)
+        return LP_OK;
+    lp_mats_copy(p, in[0], i, n, n, lu);
+    int bad = lp_getrf(p->type, n, n, lu, piv);
+    for (int j = 0; j < n; j++)
+        pivots[i * n + j] = piv[j];
+    if (bad != 0) {
+        lp_mats_load(p, in[1], i, n, p->k, b, n);
+        info[i] = of_singular(p, i, in[0], b, work);
+        lp_mats_store(p, b, n, n, p->k, out[0], i);
+    } else if (p->k > 0) {
+        lp_mats_copy(p, in[1], i, n, p->k, x);
+        by_factors(p, lu, piv, false, x);
+    }
     if (info[i] != 0 && p->check)
         return singular(p, i, (int)info[i], e);
     return LP_OK;
+}
+
+static void solve_parts(LpMats *p)
+{
+    lp_mats_part(p, lp_mats_area(p), lp_mats_size(p));
+    lp_mats_part(p, (size_t)p->n * (size_t)p->k, lp_mats_size(p));
+    lp_mats_part(p, (size_t)p->n, sizeof(int));
 }
 
 LP_KERNEL_PREPARE(lp_solve_prepare)
@@ -52,10 +123,73 @@ LP_KERNEL_PREPARE(lp_solve_prepare)
     p.k = columns_of(&r->in[1]);
     p.check = r->attr[LP_LU_CHECK_ERRORS].i != 0;
     lp_mats_who(&p, &r->attr[LP_LU_WHO]);
-    lp_mats_part(&p, lp_mats_area(&p), lp_mats_size(&p));
-    lp_mats_part(&p, (size_t)p.n * (size_t)p.k, lp_mats_size(&p));
-    lp_mats_part(&p, (size_t)p.n, sizeof(int));
+    solve_parts(&p);
     return lp_mats_ready(r, k, run_solve, &p, e);
+}
+
+/* A, its factors and pivots as above, B -> X of A^T X = B */
+LP_MATS_CORE(run_solve_turned)
+{
+    int n = p->n, *piv = lp_mats_at(p, work, 0);
+    const int64_t *pivots = in[2];
+    void *x = lp_mats_item(p, out[0], i, n, p->k);
+    for (int j = 0; j < n; j++) {
+        int64_t with = pivots[i * n + j];
+        LP_FAIL_IF(with < 1 || with > n, e, LP_E_INDEX,
+                   "solve_turned: a pivot is %lld; it must lie between 1 and "
+                   "%d",
+                   (long long)with, n);
+        piv[j] = (int)with;
+    }
+    lp_mats_copy(p, in[3], i, n, p->k, x);
+    if (n > 0 && p->k > 0)
+        by_factors(p, lp_mats_item(p, in[1], i, n, n), piv, true, x);
+    return LP_OK;
+}
+
+LP_KERNEL_PREPARE(lp_solve_turned_prepare)
+{
+    LpMats p = lp_mats_of(r);
+    p.k = columns_of(&r->in[3]);
+    lp_mats_part(&p, (size_t)p.n, sizeof(int));
+    return lp_mats_ready(r, k, run_solve_turned, &p, e);
+}
+
+/* A -> its inverse, info; attributes: check_errors, who. The inverse of the
+ * transpose is the inverse's transpose: nothing is turned here either. */
+LP_MATS_CORE(run_inverse)
+{
+    int n = p->n, *piv = lp_mats_at(p, work, 2);
+    LpLapackWork w = lp_mats_lapack(p, work, 3);
+    int64_t *info = out[1];
+    void *x = lp_mats_item(p, out[0], i, n, n), *b = lp_mats_at(p, work, 1);
+    info[i] = 0;
+    if (n == 0)
+        return LP_OK;
+    lp_mats_copy(p, in[0], i, n, n, x);
+    if (lp_getrf(p->type, n, n, x, piv) == 0) {
+        lp_getri(p->type, n, x, piv, &w);
+        return LP_OK;
+    }
+    memset(b, 0, lp_mats_area(p) * lp_mats_size(p));
+    for (int64_t j = 0; j < n; j++)
+        lp_real_set(p->type, b, j * n + j, 1);
+    info[i] = of_singular(p, i, in[0], b, work);
+    lp_mats_store(p, b, n, n, n, out[0], i);
+    return info[i] != 0 && p->check ? singular(p, i, (int)info[i], e) : LP_OK;
+}
+
+LP_KERNEL_PREPARE(lp_inverse_prepare)
+{
+    LpMats p = lp_mats_of(r);
+    LpLapackWork w = {0};
+    p.k = p.n;
+    p.check = r->attr[LP_LU_CHECK_ERRORS].i != 0;
+    lp_mats_who(&p, &r->attr[LP_LU_WHO]);
+    solve_parts(&p);
+    lp_getri(p.type, p.n, NULL, NULL, &w);
+    lp_mats_scratch(&p, &w);
+    return lp_mats_ready(r, k, run_inverse, &p, e);
 }
 
 /* ---- triangular ---------------------------------------------------------- */

@@ -145,28 +145,22 @@ LpVal lp_triangular(LpBuilder *b, LpVal a, LpVal rhs, bool upper, bool left,
     return lp_emit(b, LP_OP_triangular, (LpVal[]){a, rhs}, 2, at);
 }
 
-static LpVal solve(LpBuilder *b, LpVal a, LpVal rhs, bool check,
-                   const char *who, LpVal *info)
-{
-    LpAttr at[] = {lp_attr_bool(check), lp_attr_str(who)};
-    LpVal out[2] = {0};
-    lp_emit_n(b, LP_OP_solve_matrix, (LpVal[]){a, rhs}, 2, at, out);
-    if (info)
-        *info = out[1];
-    return out[0];
-}
-
 LpVal lp_solve(LpBuilder *b, LpVal a, LpVal rhs)
 {
-    return solve(b, a, rhs, false, "linalg.solve", NULL);
+    LpAttr at[] = {lp_attr_bool(false), lp_attr_str("linalg.solve")};
+    LpVal out[4] = {0};
+    lp_emit_n(b, LP_OP_solve_matrix, (LpVal[]){a, rhs}, 2, at, out);
+    return out[0];
 }
 
 LpVal lp_inverse(LpBuilder *b, LpVal a, bool check, LpVal *info)
 {
-    if (lp_failed(b))
-        return LP_NOVAL;
-    LpType t = lp_type_of(b, a);
-    return solve(b, a, lp_eye_like(b, &t), check, "linalg.inv", info);
+    LpAttr at[] = {lp_attr_bool(check), lp_attr_str("linalg.inv")};
+    LpVal out[2] = {0};
+    lp_emit_n(b, LP_OP_inverse_matrix, &a, 1, at, out);
+    if (info)
+        *info = out[1];
+    return out[0];
 }
 
 /* ---- cost ---------------------------------------------------------------- */

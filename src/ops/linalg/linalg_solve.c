@@ -15,15 +15,20 @@ static LpStatus infer_solve(LpInfer *x)
                           &x->in[1]));
     x->out[0] = x->out[1] = x->in[1];
     x->out[1].ndim -= 2;
-    x->out[1].dtype = LP_I32;
+    x->out[2] = x->out[3] = x->in[0];
+    x->out[3].ndim--;
+    x->out[1].dtype = x->out[3].dtype = LP_I32;
     return LP_OK;
 }
 
+/* The factors serve the transpose too; what depends on them depends on A, and
+ * that is where its gradient goes. */
 static void grad_solve(LpGrad *g)
 {
     if (!g->dout[0])
         return;
-    LpVal gb = lp_solve(g->b, MT(g->in[0]), g->dout[0]);
+    LpVal in[] = {g->in[0], g->out[2], g->out[3], g->dout[0]};
+    LpVal gb = lp_emit(g->b, LP_OP_solve_turned, in, 4, NULL);
     g->din[1] = gb;
     if (g->need[0])
         g->din[0] = lp_neg(g->b, lp_matmul(g->b, gb, MT(g->out[0])));
@@ -31,9 +36,68 @@ static void grad_solve(LpGrad *g)
 
 LP_PRIMITIVE(solve_matrix,
              "solve_matrix(Tensor A, Tensor B, bool check_errors=False, str "
-             "who='linalg.solve') -> (Tensor result, Tensor info) @p",
+             "who='linalg.solve') -> (Tensor result, Tensor info, Tensor "
+             "factors, Tensor pivots) @p",
              infer_solve, lp_solve_prepare, lp_rule_linalg, .grad = grad_solve,
-             .grad_in = 1, .grad_out = 1, .data = &lp_linalg_third)
+             .grad_in = 1, .grad_out = 13, .data = &lp_linalg_third)
+
+/* A^T X = B, by the factors that solve_matrix gave. */
+static LpStatus infer_turned(LpInfer *x)
+{
+    const char *who = "linalg.solve";
+    LpType pivots = x->in[0];
+    pivots.ndim--;
+    LP_TRY(lp_check_system(x->err, who, &x->in[0], &x->in[3], true));
+    LP_TRY(lp_check_batch(x->err, who, "A", &x->in[0], &x->in[3]));
+    LP_FAIL_IF(!lp_shape_eq(&x->in[1], &x->in[0]) ||
+                   x->in[1].dtype != x->in[0].dtype ||
+                   !lp_shape_eq(&x->in[2], &pivots) || x->in[2].dtype != LP_I32,
+               x->err, LP_E_RUNTIME,
+               "solve_turned: the factors must be like A, and pivots int32, "
+               "one a row; got shapes %s and %s",
+               lp_shape_str(&x->in[1]), lp_shape_str(&x->in[2]));
+    x->out[0] = x->in[3];
+    return LP_OK;
+}
+
+static void grad_turned(LpGrad *g)
+{
+    LpVal gb = lp_solve(g->b, g->in[0], g->dout[0]);
+    g->din[3] = gb;
+    if (g->need[0])
+        g->din[0] = lp_neg(g->b, lp_matmul(g->b, g->out[0], MT(gb)));
+}
+
+LP_PRIMITIVE(solve_turned,
+             "solve_turned(Tensor A, Tensor factors, Tensor pivots, Tensor B) "
+             "-> Tensor @p",
+             infer_turned, lp_solve_turned_prepare, lp_rule_linalg,
+             .grad = grad_turned, .grad_in = 1, .grad_out = 1,
+             .data = &(const double){0})
+
+static LpStatus infer_inverse(LpInfer *x)
+{
+    LP_TRY(lp_check_square(x->err, x->attr[LP_LU_WHO].str, &x->in[0]));
+    x->out[0] = x->out[1] = x->in[0];
+    x->out[1].ndim -= 2;
+    x->out[1].dtype = LP_I32;
+    return LP_OK;
+}
+
+static void grad_inverse(LpGrad *g)
+{
+    if (!g->dout[0])
+        return;
+    LpVal x = MT(g->out[0]);
+    LpVal gx = lp_matmul(g->b, lp_matmul(g->b, x, g->dout[0]), x);
+    g->din[0] = lp_neg(g->b, gx);
+}
+
+LP_PRIMITIVE(inverse_matrix,
+             "inverse_matrix(Tensor A, bool check_errors=False, str "
+             "who='linalg.inv') -> (Tensor result, Tensor info) @p",
+             infer_inverse, lp_inverse_prepare, lp_rule_linalg,
+             .grad = grad_inverse, .grad_out = 1, .data = &lp_linalg_one)
 
 static LpStatus infer_triangular(LpInfer *x)
 {
@@ -112,7 +176,7 @@ LP_COMPOSITE(solve_ex,
              .cast = LP_CAST_WIDE)
 {
     LpAttr a[] = {attr[1], attr[2]};
-    LpVal m = in[0], rhs = in[1], r[2] = {0};
+    LpVal m = in[0], rhs = in[1], r[4] = {0};
     bool left = attr[0].i != 0;
     LpType t = lp_type_of(b, m), tb = lp_type_of(b, rhs);
     const char *name = "linalg.solve";
@@ -157,8 +221,7 @@ LP_COMPOSITE(inv_ex,
     LpVal r[2] = {0};
     if (lp_failed(b) || lp_check_square(b->err, "linalg.inv", &t) != LP_OK)
         return;
-    lp_emit_n(b, LP_OP_solve_matrix, (LpVal[]){in[0], lp_eye_like(b, &t)}, 2,
-              attr, r);
+    lp_emit_n(b, LP_OP_inverse_matrix, in, 1, attr, r);
     out[0] = r[0];
     out[1] = r[1];
 }
