@@ -68,8 +68,15 @@ function Report:nodes()
   return self.plan:nodes()
 end
 
---- All of it as JSON: {"report": …, "plan": {"nodes": …}, "summary": text}, the figures in
---- the same names. lupine.report.read gives the report of such a file again.
+--- What each IPU holds beside what is always live, step by step over one period of the
+--- loop and the weight update, and from where to where each tensor is there.
+---@return lupine.report.liveness
+function Report:liveness()
+  return self.plan:liveness()
+end
+
+--- All of it as JSON: {"summary": …, "report": …, "plan": {"nodes": …}, "liveness": …}, the
+--- figures in the same names. lupine.report.read gives the report of such a file again.
 ---@return string
 function Report:json()
   local stored = stored_of[self]

@@ -83,11 +83,14 @@ char *lp_report_json(const LpIpuPlan *p, LpErr *e)
 {
     Json j = {0};
     LpReportSink sink = {.ctx = &j, .begin = begin, .end = end, .value = value};
-    lp_buf_str(&j.b, "{\"report\":");
-    LpStatus s = lp_report_walk(p, LP_WALK_REPORT, &sink, e);
-    lp_buf_str(&j.b, ",\n\"plan\":");
-    if (s == LP_OK)
-        s = lp_report_walk(p, LP_WALK_NODES, &sink, e);
+    static const char *const head[] = {[LP_WALK_REPORT] = "{\"report\":",
+                                       [LP_WALK_NODES] = ",\n\"plan\":",
+                                       [LP_WALK_LIVENESS] = ",\n\"liveness\":"};
+    LpStatus s = LP_OK;
+    for (int w = 0; w <= LP_WALK_LIVENESS && s == LP_OK; w++) {
+        lp_buf_str(&j.b, head[w]);
+        s = lp_report_walk(p, (LpWalkWhat)w, &sink, e);
+    }
     lp_buf_str(&j.b, "}\n");
     char *text = lp_text_take(&j.b, e);
     if (s == LP_OK)

@@ -207,8 +207,10 @@ LpStatus lp_report_walk(const LpIpuPlan *p, LpWalkWhat what,
     begin(&r, named(NULL), LP_TREE_GROUP);
     if (what == LP_WALK_REPORT)
         walk_report(&r, p);
-    else
+    else if (what == LP_WALK_NODES)
         walk_plan(&r, p);
+    else
+        walk_liveness(&r, p);
     end(&r);
     lp_free(r.op);
     return LP_OK;

@@ -42,12 +42,17 @@ typedef struct LpReportSink {
     void (*value)(void *ctx, LpReportKey key, LpReportValue v);
 } LpReportSink;
 
-/* What is walked: the report, or every node. The root has no name. */
-typedef enum { LP_WALK_REPORT, LP_WALK_NODES } LpWalkWhat;
+/* What is walked: the report, every node, or memory over time. The root has no
+ * name. */
+typedef enum {
+    LP_WALK_REPORT,
+    LP_WALK_NODES,
+    LP_WALK_LIVENESS
+} LpWalkWhat;
 LpStatus lp_report_walk(const LpIpuPlan *p, LpWalkWhat what,
                         const LpReportSink *sink, LpErr *e);
 
-/* The report and the nodes as one JSON object {"report": …, "plan": …}: owned,
+/* All of it as one JSON object {"report": …, "plan": …, "liveness": …}: owned,
  * freed with lp_free. Numbers that JSON lacks are null. */
 char *lp_report_json(const LpIpuPlan *p, LpErr *e);
 

@@ -44,6 +44,29 @@ describe("a report", function()
     end
   end)
 
+  it("has memory step by step: spans add up to it, and its most is the peak", function()
+    for _, strategy in ipairs({ "pipelined", "sharded" }) do
+      local r = report({ accumulation = 6 }, { strategy = strategy })
+      for ipu, m in pairs(r.memory) do
+        local live, most = r:liveness().ipus[ipu], 0
+        for i = 1, #live.bytes do
+          most = math.max(most, live.bytes[i] + live.temporary[i])
+          local sum = 0
+          for _, span in ipairs(live.spans) do
+            sum = sum + (span.from < i and span.to >= i - 1 and span.bytes or 0)
+          end
+          assert.is_true(live.stage[i] < 0 or sum == live.bytes[i])
+        end
+        assert.equal(m.not_always_live, most)
+        assert.equal(#live.bytes, #live.node)
+        for i, node in ipairs(live.node) do
+          local at = live.stage[i] >= 0 and node >= 0 and r:nodes()[node + 1]
+          assert.is_true(not at or at.ipu == ipu and not at.update)
+        end
+      end
+    end
+  end)
+
   it("has the flops of the products it runs", function()
     local r = helper.simulate(helper.chain(1, { device_iterations = 5, batch = 32, width = 64 }))
     local mm

@@ -18,7 +18,7 @@ lower(Step step, Any spec) -> Program
 plan(Step step, Any options, Any placement=None) -> Plan
   -- What a completed step takes on the simulated system. options: chip=, strategy=, …; a
   -- placement is {nodes = list} or {places = list} of {ipu=, stage=, phase=}. plan:report(),
-  -- plan:nodes(), plan:text(), plan:json(), plan:step(), plan:replay(inputs, how).
+  -- plan:nodes(), plan:liveness(), plan:text(), plan:json(), plan:step(), plan:replay(inputs, how).
 loop(int count, Body body, Tensor[] inputs) -> Tensor[]
   -- A loop of the running trace: the body on the inputs, then on its results. A body is used
   -- once (lupine.control.loop has the checks).

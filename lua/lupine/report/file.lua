@@ -23,10 +23,12 @@ end
 local ALL = { "schedule", "chip_name", "strategy", "replicas", "samples_per_second",
   "pipeline_efficiency", "seconds", "operators" }
 
--- The operators of a file, in place of a plan.
+-- The operators and memory of a file, in place of a plan.
 local function plan_of(data)
   return { nodes = function()
     return data.plan.nodes
+  end, liveness = function()
+    return data.liveness or { ipus = {} } -- of older files
   end }
 end
 
@@ -68,6 +70,7 @@ local function loose(figures)
 end
 
 local function fault_of(data)
+  local live = type(data) == "table" and data.liveness
   for _, group in ipairs({ "report", "plan" }) do
     if type(data) ~= "table" or type(data[group]) ~= "table" then
       return ("expected an object with '%s'"):format(group)
@@ -75,7 +78,9 @@ local function fault_of(data)
   end
   local report = require("lupine.report")
   return report.fault(data.report) or report.fault(data.report, ALL)
-    or report.fault(data.plan, { "nodes" }, "plan") or loose(data.report)
+    or report.fault(data.plan, { "nodes" }, "plan")
+    or live and (type(live) ~= "table" and "liveness: expected a table"
+      or report.fault(live, { "ipus" }, "liveness")) or loose(data.report)
 end
 
 --- The report in a file: what Report:json() gives, as an engine's profile.json and a run's

@@ -377,6 +377,13 @@ static int plan_nodes(lua_State *L)
     return 1;
 }
 
+/* plan:liveness() -> {ipus = {[0] = {bytes=, spans=, …}, …}} */
+static int plan_liveness(lua_State *L)
+{
+    push_walk(L, lp_check_plan(L), LP_WALK_LIVENESS);
+    return 1;
+}
+
 static int push_made(lua_State *L, char *(*make)(const LpIpuPlan *, LpErr *))
 {
     LpErr e = {0};
@@ -403,13 +410,11 @@ static int plan_step(lua_State *L)
     return 1;
 }
 
-static const luaL_Reg plan_methods[] = {{"report", plan_report},
-                                        {"nodes", plan_nodes},
-                                        {"text", plan_text},
-                                        {"json", plan_json},
-                                        {"step", plan_step},
-                                        {"replay", lp_plan_replay},
-                                        {NULL, NULL}};
+static const luaL_Reg plan_methods[] = {
+    {"report", plan_report},     {"nodes", plan_nodes},
+    {"liveness", plan_liveness}, {"text", plan_text},
+    {"json", plan_json},         {"step", plan_step},
+    {"replay", lp_plan_replay},  {NULL, NULL}};
 
 void lp_bind_simulation(lua_State *L)
 {

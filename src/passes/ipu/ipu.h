@@ -289,6 +289,21 @@ typedef struct LpLargest {
 } LpLargest;
 #define LP_N_LARGEST 5
 
+/* What an IPU holds beside what is always live: one period of the loop, step by
+ * step (an operator of one of its runs each, then those of the update). */
+typedef struct LpLiveStep {
+    LpNodeId node; /* LP_NO_NODE: the end of a run */
+    int run;       /* -1: the update */
+    int64_t live, temporary;
+} LpLiveStep;
+
+/* A tensor that is there from step `from` to step `to`. */
+typedef struct LpLiveSpan {
+    const char *name, *scope;
+    uint32_t from, to;
+    int64_t bytes;
+} LpLiveSpan;
+
 typedef struct LpIpuMemory {
     int64_t bytes[LP_N_MEM]; /* over the tiles of the IPU */
     int64_t always, not_always;
@@ -299,6 +314,9 @@ typedef struct LpIpuMemory {
     bool in_update;                  /* the peak is in the weight update */
     LpLargest largest[LP_N_LARGEST]; /* at the peak, largest first */
     int64_t off_chip;                /* bytes in streaming memory */
+    LpLiveStep *step;
+    LpLiveSpan *span;
+    uint32_t n_step, n_span;
 } LpIpuMemory;
 
 /* ---- all of it ----------------------------------------------------------- */

@@ -28,6 +28,7 @@ typedef struct Live {
     int64_t peak_total, activation, temporary;
     int64_t fullest;
     uint32_t peak_at;
+    LpIpuMemory *m;
 } Live;
 
 static LpStatus add_span(Live *l, LpVal v, int var, uint32_t from, uint32_t to)
@@ -101,10 +102,13 @@ static LpStatus collect(Live *l)
 }
 
 static void consider(Live *l, const LpTiles *always, const LpCost *c,
-                     uint32_t at)
+                     uint32_t at, LpLiveStep step)
 {
     int64_t temp = c ? c->temp_tile_bytes : 0;
     int64_t total = l->tiles.total + temp * (c ? c->tiles : 0);
+    step.live = l->tiles.total;
+    step.temporary = total - step.live;
+    l->m->step[l->m->n_step++] = step;
     if (total > l->peak_total) {
         l->peak_total = total;
         l->activation = l->tiles.total;
@@ -142,8 +146,9 @@ static LpStatus sweep(Live *l, const LpTiles *always)
         for (uint32_t i = 0; i <= run->n; i++, at++) {
             for (size_t k = from[at]; k; k = l->span[k - 1].next_from)
                 lp_tiles_add(&l->tiles, l->span[k - 1].s, 1);
-            consider(l, always,
-                     i < run->n ? &p->cost[run->entry[i].node].cost : NULL, at);
+            LpNodeId n = i < run->n ? run->entry[i].node : LP_NO_NODE;
+            consider(l, always, n == LP_NO_NODE ? NULL : &p->cost[n].cost, at,
+                     (LpLiveStep){.node = n, .run = r});
             for (size_t k = to[at]; k; k = l->span[k - 1].next_to)
                 lp_tiles_add(&l->tiles, l->span[k - 1].s, -1);
         }
@@ -151,23 +156,31 @@ static LpStatus sweep(Live *l, const LpTiles *always)
     return LP_OK;
 }
 
-static void note_peak(const Live *l, LpIpuMemory *m)
+static LpLiveSpan named_span(const Live *l, const Span *s)
 {
-    for (size_t i = 0; i < l->n_span; i++) {
-        const Span *s = &l->span[i];
-        if (s->from > l->peak_at || s->to < l->peak_at)
-            continue;
-        LpLargest b = {.bytes = s->s.all, .kind = LP_MEM_ACTIVATION};
-        LpNodeId n = s->v ? l->g->value[s->v].node : LP_NO_NODE;
-        if (n != LP_NO_NODE) {
-            b.name = lp_node_title(&l->g->node[n]);
-            b.scope = lp_origin_of(l->g, n)->scope;
-        } else {
-            int var = s->v ? l->p->var_of[s->v] : s->var;
-            b.name = l->p->step->var[var].name;
-        }
-        lp_ipu_note_largest(m, b);
+    LpLiveSpan b = {.from = s->from, .to = s->to, .bytes = s->s.all};
+    LpNodeId n = s->v ? l->g->value[s->v].node : LP_NO_NODE;
+    if (n != LP_NO_NODE) {
+        b.name = lp_node_title(&l->g->node[n]);
+        b.scope = lp_origin_of(l->g, n)->scope;
+    } else {
+        b.name = l->p->step->var[s->v ? l->p->var_of[s->v] : s->var].name;
     }
+    return b;
+}
+
+static LpStatus note_spans(const Live *l, LpIpuMemory *m)
+{
+    m->span = lp_ipu_alloc(l->p, l->n_span, sizeof *m->span);
+    LP_TRY(l->p->err->code);
+    m->n_span = (uint32_t)l->n_span;
+    for (size_t i = 0; i < l->n_span; i++) {
+        LpLiveSpan b = m->span[i] = named_span(l, &l->span[i]);
+        if (b.from <= l->peak_at && l->peak_at <= b.to)
+            lp_ipu_note_largest(
+                m, (LpLargest){b.name, b.scope, b.bytes, LP_MEM_ACTIVATION});
+    }
+    return LP_OK;
 }
 
 /* ---- the update ---------------------------------------------------------- */
@@ -218,7 +231,8 @@ static LpStatus sweep_update(Live *l, const LpTiles *always, bool *worse)
             s[d->out + i] = lp_tiles_deal_type(&l->tiles, p->o.chip, t);
             lp_tiles_add(&l->tiles, s[d->out + i], 1);
         }
-        consider(l, always, &p->update_cost[n].cost, l->end);
+        consider(l, always, &p->update_cost[n].cost, l->end,
+                 (LpLiveStep){.node = n, .run = -1});
         for (uint32_t i = 0; i < d->n_in; i++)
             if (lp_is_value(d->in[i]) && last[d->in[i]] == n) {
                 lp_tiles_add(&l->tiles, s[d->in[i]], -1);
@@ -257,6 +271,9 @@ static LpStatus find_peak(Live *l, const LpTiles *always, LpIpuMemory *m)
     l->off = lp_ipu_scratch(p, l->g->n_value, sizeof *l->off);
     LP_TRY(p->err->code);
     LP_TRY(collect(l));
+    size_t n_step = l->end + (p->step->update ? p->step->update->n_node : 0);
+    m->step = lp_ipu_alloc(p, n_step, sizeof *m->step);
+    LP_TRY(p->err->code);
     LP_TRY(sweep(l, always));
     if (!p->step->update)
         return LP_OK;
@@ -267,12 +284,12 @@ static LpStatus find_peak(Live *l, const LpTiles *always, LpIpuMemory *m)
 LpStatus lp_ipu_liveness(LpIpuPlan *p, int ipu, const LpTiles *always,
                          int64_t interleaved, LpIpuMemory *m)
 {
-    Live l = {.p = p, .g = p->step->micro, .ipu = ipu};
+    Live l = {.p = p, .g = p->step->micro, .ipu = ipu, .m = m};
     l.tiles = (LpTiles){.n = always->n, .next = always->next};
     LpStatus s = find_peak(&l, always, m);
     if (s == LP_OK) {
         finish(&l, always, interleaved, m);
-        note_peak(&l, m);
+        s = note_spans(&l, m);
     }
     lp_free(l.span);
     return s;
