@@ -291,7 +291,7 @@ ROOTS := $(notdir $(wildcard lua/*))
 LIST_INSTALLED = \
   printf '%s\n' bin/lupine lib/lua/5.4/lupine.so share/man/man1/lupine.1 share/lupine/files \
     $(wildcard include/lupine/*.h) $(ROOTS:%=share/lua/5.4/%); \
-  (cd lua && find . -name '*.lua') | sed 's,^\.,share/lupine,'; \
+  (cd lua && find . -type f) | sed 's,^\.,share/lupine,'; \
   (cd $(BUILD)/meta && find . -name '*.lua') | sed 's,^\.,share/lupine-meta,'
 
 install: all meta man
@@ -300,7 +300,7 @@ install: all meta man
 	install -m 644 $(BUILD)/lupine.so $(DESTDIR)$(PREFIX)/lib/lua/5.4/
 	install -d $(DESTDIR)$(PREFIX)/include/lupine
 	install -m 644 include/lupine/*.h $(DESTDIR)$(PREFIX)/include/lupine/
-	cd lua && find . -name '*.lua' -exec install -D -m 644 \
+	cd lua && find . -type f -exec install -D -m 644 \
 	  {} $(abspath $(DESTDIR)$(PREFIX))/share/lupine/{} \;
 	install -d $(DESTDIR)$(PREFIX)/share/lua/5.4
 	for m in $(ROOTS); do ln -sfn ../../lupine/$$m \

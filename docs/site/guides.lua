@@ -10,6 +10,7 @@ M.list = {
   { "docs/examples.md", "guide-starting", "Examples to start from" },
   { "docs/porting.md", "guide-porting", "Porting from Python" },
   { "docs/pipelines.md", "guide-pipelines", "Pipelines and memory" },
+  { "docs/reports.md", "guide-reports", "Reports" },
   { "docs/runs.md", "guide-runs", "Runs" },
   { "docs/sweeps.md", "guide-sweeps", "Sweeps" },
   { "docs/speed.md", "guide-speed", "Speed" },

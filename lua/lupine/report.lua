@@ -104,8 +104,8 @@ function Report:trace(path)
   core.write_text(check.string(path, "trace: path"), require("lupine.report.trace").text(self))
 end
 
---- Writes all of it as one page of HTML that opens without a network: summary, memory,
---- schedule, and the most costly of the operators.
+--- Writes all of it as one page of HTML that opens without a network: summary, insights,
+--- memory, operators, program and timeline, with dygraphs of Debian's libjs-dygraphs.
 --- errors: TypeError, OSError
 ---@param path string
 function Report:html(path)

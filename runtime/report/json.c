@@ -1,6 +1,8 @@
 /* The sink that writes JSON. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "runtime/report/walk.h"
 #include "src/ir/text.h"
@@ -27,6 +29,14 @@ static void string(LpBuf *b, const char *s)
             lp_buf_add(b, s, 1);
     }
     lp_buf_str(b, "\"");
+}
+
+/* Also of a whole number it is a float, so that it is read as one. */
+static void number(LpBuf *b, double f)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.17g", f);
+    lp_buf_fmt(b, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
 }
 
 static void key(Json *j, LpReportKey k)
@@ -74,7 +84,7 @@ static void value(void *ctx, LpReportKey k, LpReportValue v)
     else if (v.kind == LP_FIELD_INT)
         lp_buf_fmt(&j->b, "%" PRId64, v.i);
     else if (isfinite(v.f))
-        lp_buf_fmt(&j->b, "%.17g", v.f);
+        number(&j->b, v.f);
     else
         lp_buf_str(&j->b, "null");
 }

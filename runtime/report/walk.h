@@ -44,11 +44,7 @@ typedef struct LpReportSink {
 
 /* What is walked: the report, every node, or memory over time. The root has no
  * name. */
-typedef enum {
-    LP_WALK_REPORT,
-    LP_WALK_NODES,
-    LP_WALK_LIVENESS
-} LpWalkWhat;
+typedef enum { LP_WALK_REPORT, LP_WALK_NODES, LP_WALK_LIVENESS } LpWalkWhat;
 LpStatus lp_report_walk(const LpIpuPlan *p, LpWalkWhat what,
                         const LpReportSink *sink, LpErr *e);
 

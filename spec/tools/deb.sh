@@ -4,7 +4,7 @@
 set -eu
 build=$1 version=$2-1
 # Lua's binding to libyaml reads run files; the rest is what the binaries are linked to.
-lua_packages=lua-yaml
+lua_packages='lua-yaml, libjs-dygraphs'
 data_packages='dataset-fashion-mnist, bible-kjv-text, lua5.4'
 
 arch=$(dpkg --print-architecture)

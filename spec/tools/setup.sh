@@ -9,7 +9,7 @@ packages='gcc libc6-dev make lua5.4 liblua5.4-dev libdnnl-dev libedit-dev
   bible-kjv bible-kjv-text libopenblas-openmp-dev
   libprotobuf-c-dev protobuf-c-compiler libonnx-dev libonnx-testdata lua-yaml
   libutf8proc-dev libpcre2-dev strace cmark-gfm tidy mandoc
-  dpkg-dev'
+  dpkg-dev libjs-dygraphs chromium'
 [ "${1:-}" = lint ] && packages="$packages clang-format git"
 [ "${1:-}" = fuzz ] && packages="$packages clang libclang-rt-14-dev llvm"
 

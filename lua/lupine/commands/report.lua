@@ -2,6 +2,7 @@
 local codes = require("lupine.commands")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local insights = require("lupine.report.insights")
 local report = require("lupine.report")
 local words = require("lupine.commands.words")
 
@@ -46,7 +47,7 @@ local function show(r, options)
     print(("wrote %s"):format(value))
   end
   if not options.html and not options.trace then
-    io.stdout:write(r:summary())
+    io.stdout:write(r:summary(), "\nWhat stands out:\n", insights.text(r))
   end
   return codes.DONE
 end

@@ -1,41 +1,34 @@
---- A report as one page of HTML that needs nothing else: memory and schedule are drawn
---- as SVG, tables are sorted by a click on a column's head. It holds the most costly of
---- long lists only, and says how many it leaves out, so that the page of a large model
---- stays small.
+--- A report as one page of HTML that needs nothing else: its data as JSON, the scripts and
+--- styles of the folder page/, and Debian's dygraphs for curves, all inside. Of very long
+--- lists the page has the largest entries and says how many it leaves out, so that it stays
+--- below 5 MB.
+local core = require("lupine.core")
+local errors = require("lupine.base.errors")
+local tables = require("lupine.base.tables")
+
 local M = {}
 
-local MOST_NODES, MOST_OPERATORS, MOST_ROWS, MOST_MARKS = 500, 200, 300, 4000
-local WIDTH = 960
+-- What a page has at most: operators, tensors and steps of an IPU, entries of the schedule.
+local MOST_NODES, MOST_SPANS, MOST_STEPS, MOST_ENTRIES = 15000, 6000, 20000, 20000
 
-local COLORS = { compute = "#4477aa", copy = "#ee6677", host_in = "#228833", host_out = "#66bb55",
-  load = "#ccbb44", store = "#aa9922", collective = "#aa3377", update = "#66ccee" }
-local SERIES = { "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#999999",
-  "#995522", "#222266", "#88aa44", "#dd99bb", "#446655" }
+local SCRIPTS = { "base.js", "summary.js", "memory.js", "operations.js", "timeline.js",
+  "compare.js" }
+local DYGRAPHS = "/usr/share/javascript/dygraphs/"
 
 local HEAD = [[<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>%s</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
-<style>body{font:14px sans-serif;margin:2em;max-width:1100px}table{border-collapse:collapse}
-td,th{padding:2px 10px;text-align:right;border-bottom:1px solid #ddd}th{cursor:pointer}
-td:first-child,th:first-child{text-align:left}svg text{font:11px sans-serif}
-pre{background:#f4f4f4;padding:1em;overflow:auto}</style></head><body>
-<h1>%s</h1>
-]]
-
-local SORT = [[<script>
-for (const th of document.querySelectorAll("th")) th.onclick = () => {
-  const body = th.closest("table").tBodies[0], i = th.cellIndex
-  const down = th.dataset.down = th.dataset.down === "1" ? "0" : "1"
-  const value = row => row.cells[i].dataset.n ?? row.cells[i].textContent
-  const rows = [...body.rows].sort((a, b) => {
-    const x = value(a), y = value(b), d = x - y
-    return (isNaN(d) ? x.localeCompare(y) : d) * (down === "1" ? -1 : 1)
-  })
-  body.append(...rows)
-}
-</script>
-</body></html>
+ content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
+<style>
+%s</style></head><body>
+<a class="skip" href="#main">To the report</a>
+<header><h1>Report of a simulated program</h1><p>%s</p>
+<span class="tools"><button type="button" id="theme" class="button">light / dark</button></span>
+</header><nav role="tablist" aria-label="views"></nav><main id="main"></main>
+<div id="tip" hidden></div>
+<noscript>The views need JavaScript; this is the report as text.<pre>%s</pre></noscript>
+<script type="application/json" id="data">%s</script>
 ]]
 
 local ESCAPES = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;",
@@ -45,183 +38,158 @@ local function escaped(value)
   return (tostring(value):gsub("[&<>\"']", ESCAPES))
 end
 
-local function add(out, fmt, ...)
-  out[#out + 1] = fmt:format(...)
+local here = debug.getinfo(1, "S").source:match("^@(.*)%.lua$") .. "/"
+
+local function text_of(path, advice)
+  local file <close>, why = io.open(path, "rb")
+  errors.check(file, "FileNotFoundError", "%s%s", why, advice or "")
+  return file:read("a")
 end
 
--- ---- tables ----------------------------------------------------------------------------
+-- ---- data ----------------------------------------------------------------------------
 
--- columns: {head, field or function(row)}.
-local function add_table(out, columns, rows, most)
-  out[#out + 1] = "<table><thead><tr>"
-  for _, c in ipairs(columns) do
-    add(out, "<th>%s</th>", escaped(c[1]))
+-- The list's largest entries by a field, in their order; how many are left out.
+local function largest(list, field, most)
+  if #list <= most then
+    return list, 0
   end
-  out[#out + 1] = "</tr></thead><tbody>\n"
-  for i = 1, math.min(#rows, most) do
-    out[#out + 1] = "<tr>"
-    for _, c in ipairs(columns) do
-      local value = type(c[2]) == "function" and c[2](rows[i]) or rows[i][c[2]]
-      if math.type(value) == "integer" then
-        add(out, '<td data-n="%d">%d</td>', value, value)
-      else
-        add(out, "<td>%s</td>", escaped(value == nil and "" or value))
+  local order = {}
+  for i = 1, #list do
+    order[i] = i
+  end
+  table.sort(order, function(a, b)
+    local x, y = list[a][field], list[b][field]
+    return x > y or x == y and a < b
+  end)
+  table.move({}, 1, #order - most, most + 1, order)
+  table.sort(order)
+  local out = {}
+  for i, at in ipairs(order) do
+    out[i] = list[at]
+  end
+  return out, #list - most
+end
+
+-- A list by columns, with a number for each text: half a page is names otherwise.
+local function packed(list, keys, texts)
+  local out = { keys = tables.array({ table.unpack(keys) }), text = tables.array({
+    table.unpack(texts) }), columns = {}, strings = {} }
+  local is_text, number, n = tables.set(texts), {}, 0
+  for c, key in ipairs(keys) do
+    local column = { n = #list }
+    for i, entry in ipairs(list) do
+      local value = entry[key]
+      if is_text[key] then
+        value = value or ""
+        if not number[value] then
+          number[value], n = n, n + 1
+          out.strings[n] = value
+        end
+        value = number[value]
+      elseif type(value) == "boolean" then
+        value = value and 1 or 0
       end
+      column[i] = value or -1
     end
-    out[#out + 1] = "</tr>\n"
+    out.columns[c] = tables.array(column)
   end
-  out[#out + 1] = "</tbody></table>\n"
-  if #rows > most then
-    add(out, "<p>%d of %d rows; the others are smaller.</p>\n", most, #rows)
-  end
-end
-
-local function by_cycles(a, b)
-  return a.cycles > b.cycles
-end
-
-local function sorted(list, order)
-  local out = table.move(list, 1, #list, 1, {})
-  table.sort(out, order)
+  out.columns.n, out.strings.n = #keys, n
+  out.keys.n, out.text.n = #keys, #texts
+  out.columns, out.strings = tables.array(out.columns), tables.array(out.strings)
   return out
 end
 
--- ---- drawings --------------------------------------------------------------------------
+local NODE_KEYS = { "node", "update", "operator", "scope", "file", "line", "ipu", "stage",
+  "backward", "cycles", "compute", "exchange", "sync", "flops", "elements" }
+local SPAN_KEYS = { "name", "scope", "from", "to", "bytes" }
 
-local function box(out, x, y, w, h, color, title)
-  add(out, '<rect x="%.2f" y="%d" width="%.2f" height="%d" fill="%s"><title>%s</title></rect>\n',
-    x, y, math.max(w, 0.2), h, color, escaped(title))
+local function nodes_of(report)
+  local list, left = largest(report:nodes(), "cycles", MOST_NODES)
+  local out = packed(list, NODE_KEYS, { "operator", "scope", "file" })
+  out.left_out = left
+  return out
 end
 
-local function svg(out, height, draw)
-  add(out, '<svg width="%d" height="%d" role="img">\n', WIDTH, height)
-  draw()
-  out[#out + 1] = "</svg>\n"
+local function cut(list, most)
+  local n = math.min(#list, most)
+  local out = table.move(list, 1, n, 1, {})
+  out.n = n
+  return tables.array(out)
 end
 
-local function categories_of(memory)
-  local list = {}
-  for name, bytes in pairs(memory.categories) do
-    if bytes > 0 then
-      list[#list + 1] = { name = name, bytes = bytes }
+local function liveness_of(report)
+  local out = {}
+  for ipu, live in pairs(report:liveness().ipus) do
+    local entry = { spans = packed(largest(live.spans, "bytes", MOST_SPANS), SPAN_KEYS,
+      { "name", "scope" }) }
+    for _, key in ipairs({ "node", "stage", "backward", "bytes", "temporary" }) do
+      entry[key] = cut(live[key], MOST_STEPS)
     end
+    out[tostring(ipu)] = entry
   end
-  return sorted(list, function(a, b)
-    return a.bytes > b.bytes or a.bytes == b.bytes and a.name < b.name
-  end)
+  return out
 end
 
--- A bar of what the IPU's tiles hold by category, and one column a class of tiles.
-local function draw_memory(out, memory)
-  local list, all = categories_of(memory), 0
-  for _, c in ipairs(list) do
-    all = all + c.bytes
+-- Lists of plain data as JSON's, also where they are empty; maps by number by texts.
+local function as_json(value, field)
+  if type(value) ~= "table" then
+    return value
   end
-  svg(out, 130 + 16 * #list, function()
-    local x = 0
-    for i, c in ipairs(list) do
-      local w, color = WIDTH * c.bytes / math.max(all, 1), SERIES[(i - 1) % #SERIES + 1]
-      box(out, x, 0, w, 20, color, ("%s: %d bytes"):format(c.name, c.bytes))
-      box(out, 0, 26 + 16 * i, 10, 10, color, c.name)
-      add(out, '<text x="16" y="%d">%s: %.2f MB</text>\n', 35 + 16 * i, escaped(c.name),
-        c.bytes / 1e6)
-      x = x + w
+  local out = {}
+  if field == "memory" then
+    for key, entry in pairs(value) do
+      out[tostring(key)] = as_json(entry)
     end
-    local most = math.max(memory.max_tile_including_gaps, memory.tile_bytes)
-    local base, w = 120 + 16 * #list, WIDTH / 2 / #memory.tiles
-    for i, bytes in ipairs(memory.tiles) do
-      local h = math.floor(80 * bytes / most)
-      box(out, WIDTH / 2 + (i - 1) * w, base - h, w - 1, h,
-        bytes > memory.tile_bytes and "#cc3311" or "#4477aa",
-        ("tiles of class %d: %d bytes"):format(i - 1, bytes))
-    end
-    local limit = base - 80 * memory.tile_bytes // most
-    add(out, '<line x1="%d" x2="%d" y1="%d" y2="%d" stroke="#cc3311"/>\n', WIDTH // 2, WIDTH,
-      limit, limit)
-    add(out, '<text x="%d" y="%d">memory of a tile, %d bytes</text>\n', WIDTH // 2, limit - 3,
-      memory.tile_bytes)
-  end)
+    return out
+  end
+  for key, entry in pairs(value) do
+    out[key] = as_json(entry, key)
+  end
+  if #value > 0 or next(value) == nil then
+    out.n = #value
+    return tables.array(out)
+  end
+  return out
 end
 
-local function add_memory(out, report)
-  out[#out + 1] = "<h2>Memory</h2>\n"
-  local ipus = {}
-  for ipu in pairs(report.memory) do
-    ipus[#ipus + 1] = ipu
+-- The figures; of a schedule with very many entries its first rows.
+local function figures_of(report)
+  local figures = report:stored().figures
+  local entries, rows = 0, 0
+  for _, row in ipairs(figures.schedule) do
+    entries = entries + #row.entries + 1
+    rows = rows + (entries <= MOST_ENTRIES and 1 or 0)
   end
-  for _, ipu in ipairs(sorted(ipus)) do
-    local m = report.memory[ipu]
-    add(out, "<h3>IPU %d: %s, fullest tile %d with %d bytes</h3>\n", ipu,
-      m.fits and "fits" or "does not fit", m.fullest_tile, m.max_tile_including_gaps)
-    draw_memory(out, m)
-    add_table(out, { { "biggest at the peak", "name" }, { "layer", "scope" }, { "kind", "kind" },
-      { "bytes", "bytes" } }, m.biggest, MOST_ROWS)
-  end
+  figures = tables.with(figures, { schedule = table.move(figures.schedule, 1, rows, 1, {}),
+    rows_left_out = #figures.schedule - rows })
+  return as_json(figures)
 end
 
--- The time that one turn of each row takes, from left to right; a lane an IPU.
-local function add_schedule(out, report)
-  local rows, total, lanes = report.schedule, 0, 0
-  local shown = math.min(#rows, MOST_ROWS)
-  for i = 1, shown do
-    total = total + rows[i].cycles
-    for _, e in ipairs(rows[i].entries) do
-      lanes = math.max(lanes, e.ipu + 1)
-    end
-  end
-  add(out, "<h2>Schedule</h2>\n<p>One turn of each of %d rows%s; %d cycles.</p>\n", shown,
-    shown < #rows and (" (of %d)"):format(#rows) or "", total)
-  svg(out, lanes * 22 + 20, function()
-    local scale, x, marks = (WIDTH - 50) / math.max(total, 1), 50, 0
-    for ipu = 0, lanes - 1 do
-      add(out, '<text x="0" y="%d">IPU %d</text>\n', ipu * 22 + 14, ipu)
-    end
-    for i = 1, shown do
-      local row, at = rows[i], {}
-      for _, e in ipairs(row.entries) do
-        local start = at[e.ipu] or x
-        marks = marks + 1
-        if marks <= MOST_MARKS then
-          box(out, start, e.ipu * 22, e.cycles * scale, 18, COLORS[e.kind] or "#999999",
-            ("%s, row %d x %d: IPU %d, %s%s, %d cycles"):format(row.kind, i, row.count, e.ipu,
-              e.kind, e.stage and (" of stage %d"):format(e.stage) or "", e.cycles))
-        end
-        at[e.ipu] = start + e.cycles * scale
-      end
-      x = x + row.cycles * scale
-    end
-  end)
-  out[#out + 1] = "<p>"
-  for kind in ("compute copy host_in host_out load store collective update"):gmatch("%S+") do
-    add(out, '<span style="color:%s">&#9632;</span> %s \n', COLORS[kind], kind)
-  end
-  out[#out + 1] = "</p>\n"
-end
-
--- ---- all of it -------------------------------------------------------------------------
-
-local function place(node)
-  return node.file and node.file ~= "" and ("%s:%d"):format(node.file, node.line) or ""
-end
+-- ---- the page ------------------------------------------------------------------------
 
 --- The page.
+--- error: FileNotFoundError where dygraphs (Debian's libjs-dygraphs) is not installed
 ---@param report lupine.Report
+---@param other? lupine.Report to be compared with
 ---@return string
-function M.text(report)
-  local title, out = escaped(tostring(report)), {}
-  out[1] = HEAD:format(title, title)
-  add(out, "<pre>%s</pre>\n", escaped(report:summary()))
-  add_memory(out, report)
-  add_schedule(out, report)
-  out[#out + 1] = "<h2>Kinds of operators</h2>\n"
-  add_table(out, { { "operator", "name" }, { "nodes", "nodes" }, { "executions", "instances" },
-    { "cycles", "cycles" }, { "operations", "flops" } }, report.operators, MOST_OPERATORS)
-  out[#out + 1] = "<h2>Operators</h2>\n"
-  add_table(out, { { "operator", "operator" }, { "layer", "scope" }, { "script", place },
-    { "IPU", "ipu" }, { "stage", "stage" }, { "cycles", "cycles" }, { "compute", "compute" },
-    { "exchange", "exchange" }, { "operations", "flops" } },
-    sorted(report:nodes(), by_cycles), MOST_NODES)
-  out[#out + 1] = SORT
+function M.text(report, other)
+  local advice = " (Debian's package libjs-dygraphs has it)"
+  local data = { summary = report:summary(), report = figures_of(report),
+    nodes = nodes_of(report), liveness = liveness_of(report),
+    insights = as_json(require("lupine.report.insights").of(report)),
+    other = other and figures_of(other) }
+  local line = escaped(tostring(report))
+  local style = text_of(DYGRAPHS .. "dygraph.min.css", advice):gsub("/%*#.-%*/", "")
+    .. text_of(here .. "style.css")
+  -- "</" cannot end a script that has no "<".
+  local json = core.json_encode(data):gsub("<", "\\u003c")
+  local out = { HEAD:format(line, style, line, escaped(report:summary()), json),
+    "<script>", (text_of(DYGRAPHS .. "dygraph.min.js", advice):gsub("//# source[^\n]*", "")),
+    "</script>\n<script>\n" }
+  for _, name in ipairs(SCRIPTS) do
+    out[#out + 1] = text_of(here .. name)
+  end
+  out[#out + 1] = "</script>\n</body></html>\n"
   return table.concat(out)
 end
 

@@ -1,6 +1,7 @@
 -- lupine report: prints, draws and traces what files say.
 local files = require("spec.support.files")
 local helper = require("spec.passes.ipu.helper")
+local insights = require("lupine.report.insights")
 local runs = require("spec.support.runs")
 
 local folder
@@ -22,7 +23,7 @@ describe("lupine report", function()
     r:save(folder .. "/profile.json")
     local out, err, code = lupine("profile.json")
     assert.equal(0, code, err)
-    assert.equal(r:summary(), out)
+    assert.equal(r:summary() .. "\nWhat stands out:\n" .. insights.text(r), out)
     out, err, code = lupine(". --html page.html --trace=trace.json")
     assert.equal(0, code, err)
     assert.matches("wrote page.html", out, 1, true)

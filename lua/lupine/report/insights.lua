@@ -1,0 +1,242 @@
+--- What stands out in a report, in words with figures: whether the program fits and what
+--- takes the memory, what it waits for, which stage holds the others up. Savings are what
+--- the report's own figures say would go if that one thing were not there.
+local M = {}
+
+---@class lupine.report.insight
+---@field kind string "bad", "warn", "good" or "note"
+---@field title string
+---@field text string
+---@field saves string? an estimate
+
+-- Shares of a call's cycles, or of a tile, from which on something is worth telling.
+local WORTH, FULL = 0.05, 0.9
+
+local function percent(x)
+  return ("%.1f %%"):format(100 * x)
+end
+
+local function mega(bytes)
+  return ("%.1f MB"):format(bytes / 1e6)
+end
+
+local function add(out, kind, title, text, saves)
+  out[#out + 1] = { kind = kind, title = title, text = text, saves = saves }
+end
+
+-- IPUs of a report in order, with their memory.
+local function each_ipu(report)
+  local ipus = {}
+  for ipu in pairs(report.memory) do
+    ipus[#ipus + 1] = ipu
+  end
+  table.sort(ipus)
+  local i = 0
+  return function()
+    i = i + 1
+    return ipus[i], report.memory[ipus[i]]
+  end
+end
+
+-- sum of f(row) over all turns of a call, of rows of `kinds` or of all.
+local function over_rows(report, f, kinds)
+  local sum = 0
+  for _, loop in ipairs(report.sequence) do
+    for i = loop.first_row, loop.first_row + loop.rows - 1 do
+      local row = report.schedule[i]
+      if not kinds or kinds[row.kind] then
+        sum = sum + f(row) * loop.count * (loop.once and 1 or report.loops)
+      end
+    end
+  end
+  return sum
+end
+
+-- ---- memory --------------------------------------------------------------------------
+
+local function largest_category(m)
+  local name, most = nil, -1
+  for key, bytes in pairs(m.categories) do
+    if bytes > most or bytes == most and key < name then
+      name, most = key, bytes
+    end
+  end
+  return name:gsub("_", " "), most
+end
+
+local function memory(out, report)
+  for ipu, m in each_ipu(report) do
+    local share, name, bytes = m.max_tile_including_gaps / m.tile_bytes, largest_category(m)
+    local biggest = m.biggest[1]
+    local text = ("Tile %d needs %d of %d bytes. Most of the IPU's memory is %s (%s)%s."):format(
+      m.fullest_tile, m.max_tile_including_gaps, m.tile_bytes, name, mega(bytes),
+      biggest and (", its largest tensor at the peak %s%s (%s)"):format(biggest.name,
+        biggest.scope ~= "" and " of " .. biggest.scope or "", mega(biggest.bytes)) or "")
+    if share > 1 then
+      add(out, "bad", ("IPU %d is out of memory by %d bytes a tile"):format(ipu,
+        m.max_tile_including_gaps - m.tile_bytes), text)
+    elseif share > FULL then
+      add(out, "warn", ("IPU %d is %s full"):format(ipu, percent(share)), text)
+    end
+  end
+end
+
+local function fits(out, report)
+  local worst, at, all = 0, 0, true
+  for ipu, m in each_ipu(report) do
+    local share = m.max_tile_including_gaps / m.tile_bytes
+    all = all and m.fits
+    if share > worst then
+      worst, at = share, ipu
+    end
+  end
+  if all then
+    add(out, "good", "The program fits", ("The fullest tile, of IPU %d, is %s full."):format(at,
+      percent(worst)))
+  end
+end
+
+-- ---- time ----------------------------------------------------------------------------
+
+-- Cycles that a stage's runs take for a micro-batch.
+local function of_stage(stage)
+  return stage.forward_cycles + stage.backward_cycles
+end
+
+local function balance(out, report)
+  local busy, slowest, total, n = {}, 0, 0, 0
+  for _, stage in ipairs(report.stages) do
+    busy[stage.ipu] = (busy[stage.ipu] or 0) + of_stage(stage)
+  end
+  for ipu, cycles in pairs(busy) do
+    total, n = total + cycles, n + 1
+    if not busy[slowest] or cycles > busy[slowest] or cycles == busy[slowest] and ipu < slowest then
+      slowest = ipu
+    end
+  end
+  local mean = n > 0 and total / n or 0
+  if not report.pipelined or n < 2 or busy[slowest] - mean < WORTH * busy[slowest] then
+    return
+  end
+  local saved = (busy[slowest] - mean) * report.micro_batches * report.loops
+  add(out, "warn", ("IPU %d holds the others up"):format(slowest),
+    ("Its stages take %d cycles a micro-batch, the mean of %d IPUs is %.0f: the others wait.")
+      :format(busy[slowest], n, mean),
+    ("Equal stages would save %s of a call's cycles at most."):format(
+      percent(saved / report.cycles)))
+end
+
+-- The steady row's cycles: what one micro-batch more takes.
+local function steady(report)
+  for _, row in ipairs(report.schedule) do
+    if row.kind == "steady" then
+      return row.cycles
+    end
+  end
+  return nil
+end
+
+local function bubble(out, report)
+  local edge = over_rows(report, function(row)
+    return row.cycles
+  end, { fill = true, flush = true })
+  local share, more = edge / report.cycles, steady(report)
+  if not report.pipelined or share < WORTH or report.micro_batches < 2 then
+    return
+  end
+  local saved = more
+    and 1 - (1 + more * report.micro_batches * report.loops / report.cycles) / 2
+  add(out, share > 0.3 and "warn" or "note", "The pipeline fills and empties often",
+    ("Filling and emptying take %s of a call: %d micro-batches for %d stages."):format(
+      percent(share), report.micro_batches, #report.stages),
+    saved and ("Twice the micro-batches an update would take %s of the time of a sample away.")
+      :format(percent(saved)))
+end
+
+-- What rows wait for, by the field that has it.
+local WAITS = {
+  { "host", "The host link is waited for", "inputs and outputs that nothing hides",
+    "I/O tiles, larger device iterations or smaller inputs" },
+  { "streaming", "Streaming memory is waited for", "loads and stores that nothing hides",
+    "I/O tiles, or fewer tensors off the chip" },
+  { "copy", "Copies between IPUs take time", "tensors that go from stage to stage",
+    "cuts where less is handed on" },
+  { "collective", "Replicas wait for one another", "sums over replicas",
+    "more micro-batches an update" },
+  { "sync", "Tiles wait for one another", "syncs around short compute sets",
+    "larger micro-batches" },
+  { "exchange", "Exchange between tiles takes time", "operands that are sent to their tiles",
+    "larger micro-batches, or a larger proportion of memory" },
+}
+
+local function waits(out, report)
+  for _, w in ipairs(WAITS) do
+    local share = over_rows(report, function(row)
+      return row[w[1]]
+    end) / report.cycles
+    if share >= 2 * WORTH then
+      add(out, share > 0.3 and "warn" or "note", w[2],
+        ("%s of a call: %s. What helps: %s."):format(percent(share), w[3], w[4]),
+        ("At most %s of a call's cycles."):format(percent(share)))
+    end
+  end
+end
+
+local function recomputation(out, report)
+  local again, all = 0, 0
+  for _, stage in ipairs(report.stages) do
+    again, all = again + stage.recompute_cycles, all + of_stage(stage)
+  end
+  if all > 0 and again / all >= WORTH then
+    add(out, "note", "Activations are computed again",
+      ("%s of the stages' cycles run forward operators a second time, to save memory."):format(
+        percent(again / all)),
+      "Where memory is left, recomputing less saves up to that.")
+  end
+end
+
+local function operators(out, report)
+  local all = 0
+  for _, o in ipairs(report.operators) do
+    all = all + o.cycles
+  end
+  local first = report.operators[1]
+  if first and all > 0 and first.cycles / all > 0.25 then
+    local rate = first.flops / first.cycles
+    add(out, "note", ("%s takes %s of the operators' cycles"):format(first.name,
+      percent(first.cycles / all)), ("%d executions, %.0f operations a cycle."):format(
+      first.instances, rate))
+  end
+end
+
+--- What stands out, most serious first.
+---@param report lupine.Report
+---@return lupine.report.insight[]
+function M.of(report)
+  local out = {}
+  for _, look in ipairs({ memory, balance, bubble, waits, recomputation, operators, fits }) do
+    look(out, report)
+  end
+  local rank, at = { bad = 1, warn = 2, note = 3, good = 4 }, {}
+  for i, insight in ipairs(out) do
+    at[insight] = i
+  end
+  table.sort(out, function(a, b)
+    return rank[a.kind] < rank[b.kind] or a.kind == b.kind and at[a] < at[b]
+  end)
+  return out
+end
+
+--- The same as text, an indented paragraph each.
+---@param report lupine.Report
+---@return string
+function M.text(report)
+  local out = {}
+  for _, i in ipairs(M.of(report)) do
+    out[#out + 1] = ("  %s\n    %s\n"):format(i.title, i.text)
+      .. (i.saves and ("    %s\n"):format(i.saves) or "")
+  end
+  return table.concat(out)
+end
+
+return M

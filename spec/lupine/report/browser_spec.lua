@@ -1,0 +1,162 @@
+-- The page of a report in a browser: a script clicks through every view, filters, sorts,
+-- zooms, opens and compares, and writes down what it finds.
+local core = require("lupine.core")
+local files = require("spec.support.files")
+local helper = require("spec.passes.ipu.helper")
+local page = require("lupine.report.page")
+local program = require("spec.support.program")
+
+local folder
+
+setup(function()
+  folder = files.folder()
+end)
+teardown(function()
+  files.remove(folder)
+end)
+
+-- What the visitor of a page does. `note` collects the results, by name.
+local VISITOR = [[
+<script>
+const noted = {}, failures = [];
+addEventListener("error", e => failures.push(e.message));
+const $ = (q, from = document) => from.querySelector(q);
+const view = name => { $("#tab-" + name).click(); return $("#view-" + name); };
+const wait = () => new Promise(done => setTimeout(done, 30));
+const cells = t => [...t.querySelectorAll("tbody tr")].map(r =>
+  [...r.cells].map(c => c.textContent));
+async function visit() {
+  noted.tabs = [...document.querySelectorAll("nav [role=tab]")].map(t => t.textContent);
+  noted.cards = [...view("summary").querySelectorAll(".card b")].map(b => b.textContent);
+  noted.insights = [...view("insights").querySelectorAll("h3")].map(h => h.textContent);
+  const memory = view("memory");
+  await wait();
+  noted.memory_curves = memory.querySelectorAll("canvas").length;
+  noted.memory_heads = [...memory.querySelectorAll("h2")].map(h => h.textContent);
+  const live = view("liveness");
+  await wait();
+  noted.peak = $(".soft + table, p.soft ~ p.soft", live).textContent;
+  noted.tensors = cells(live).length;
+  const ipu = $("select", live);
+  ipu.value = "1", ipu.dispatchEvent(new Event("change"));
+  await wait();
+  noted.peak_1 = $("p.soft ~ p.soft", live).textContent;
+  const ops = view("operations");
+  noted.first = cells(ops)[0];
+  const head = [...ops.querySelectorAll("th button")].find(b => b.textContent === "operator");
+  head.click();
+  noted.sorted = cells($(".scroll", ops)).map(c => c[0]);
+  noted.sort = head.parentElement.getAttribute("aria-sort");
+  const search = $("input", ops);
+  search.value = "MM layer1", search.dispatchEvent(new Event("input"));
+  noted.found = cells($(".scroll", ops)).map(c => c[0] + " " + c[1]);
+  const tree = view("program");
+  for (let i = 0; i < 4; i++) {
+    for (const d of tree.querySelectorAll("details:not([open])")) d.open = true;
+    await wait();
+  }
+  noted.leaves = tree.querySelectorAll("li > span").length;
+  const time = view("timeline"), canvas = $("canvas", time);
+  await wait();
+  const ink = () => {
+    const d = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    let sum = 0;
+    for (let i = 0; i < d.length; i += 4)
+      sum = (sum * 31 + d[i] + 3 * d[i + 1] + 7 * d[i + 2]) % 1e9;
+    return sum;
+  };
+  const box = canvas.getBoundingClientRect(), all = ink();
+  const at = (type, x, y) => canvas.dispatchEvent(new PointerEvent(type, { clientX: box.left + x,
+    clientY: box.top + y, pointerId: 1 }));
+  let x = 190;
+  while (!$("#tip").textContent && x < 900) at("pointermove", x += 4, 64);
+  noted.tip = $("#tip").textContent;
+  canvas.setPointerCapture = () => {};
+  at("pointerdown", x, 64), at("pointerup", x, 64);
+  noted.chosen = $("p[role=status]", time).textContent;
+  canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "+" }));
+  noted.zoomed = ink() !== all;
+  canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "Home" }));
+  canvas.dispatchEvent(new WheelEvent("wheel", { deltaY: 1, cancelable: true }));
+  const before = ink();
+  $("#theme").click();
+  noted.theme = document.documentElement.dataset.theme;
+  noted.repainted = ink() !== before;
+  const compare = view("compare");
+  noted.compared = cells(compare).slice(0, 3);
+  const file = $("input", compare), list = new DataTransfer();
+  list.items.add(new File(["{}"], "x.json"));
+  file.files = list.files, file.dispatchEvent(new Event("change"));
+  await wait();
+  noted.refused = $("[role=status]", compare).textContent;
+  $("#tab-summary").dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }));
+  const every = query => [...document.querySelectorAll(query)];
+  noted.shown = every("main section").filter(s => !s.hidden).map(s => s.id);
+  noted.unnamed = every("button, input, select, canvas, [role=img]").filter(e =>
+     !(e.textContent.trim() || e.closest("[aria-label], label"))).length;
+}
+visit().catch(e => failures.push(String(e.stack))).finally(() => {
+  noted.failures = failures;
+  document.body.replaceChildren("RESULT" + JSON.stringify(noted) + "END");
+});
+</script>
+]]
+
+local BROWSER = "chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
+  .. "--disable-background-networking --disable-component-update --disable-sync "
+  .. "--user-data-dir=%s/profile --window-size=%d,900 --virtual-time-budget=20000 "
+  .. "--dump-dom file://%s/page.html"
+
+local function visited(r, other, width)
+  files.write(folder .. "/page.html", page.text(r, other) .. VISITOR)
+  local out = program.shell(BROWSER:format(folder, width, folder))
+  local text = assert(out:match("<body[^>]*>RESULT(.-)END</body>"), out:sub(-500))
+  text = text:gsub("&lt;", "<"):gsub("&gt;", ">"):gsub("&amp;", "&")
+  return core.json_decode(text, "what the browser noted")
+end
+
+local function pipelined(accumulation)
+  return helper.simulate(helper.chain(2, { train = true, accumulation = accumulation }))
+end
+
+describe("the page of a report in a browser", function()
+  for _, width in ipairs({ 1280, 2560 }) do
+    it(("has views that answer, %d pixels wide"):format(width), function()
+      local r = pipelined(6)
+      local seen = visited(r, pipelined(12), width)
+      assert.same({ n = 0 }, seen.failures)
+      assert.same({ "Summary", "Insights", "Memory", "Liveness", "Operations", "Program",
+        "Timeline", "Compare", n = 8 }, seen.tabs)
+      assert.equal(("%.0f"):format(r.samples_per_second), (seen.cards[1]:gsub(",", "")))
+      assert.equal(#require("lupine.report.insights").of(r), #seen.insights)
+      assert.is_true(seen.memory_curves >= 1)
+      assert.equal(3, #seen.memory_heads)
+      assert.matches("^Step %d+: ", seen.peak)
+      assert.is_true(seen.tensors > 0)
+      assert.matches("^Step %d+: ", seen.peak_1)
+      local nodes = r:nodes()
+      table.sort(nodes, function(a, b)
+        return a.cycles > b.cycles
+      end)
+      assert.equal(nodes[1].cycles, tonumber((seen.first[7]:gsub(",", ""))))
+      assert.equal("ascending", seen.sort)
+      for i = 2, #seen.sorted do
+        assert.is_true(seen.sorted[i - 1] <= seen.sorted[i])
+      end
+      assert.is_true(#seen.found > 0)
+      for _, name in ipairs(seen.found) do
+        assert.matches("^mm .*layer1", name)
+      end
+      assert.is_true(seen.leaves > #nodes)
+      assert.matches("micro%-batch 0: from cycle", seen.tip)
+      assert.equal(seen.tip, seen.chosen)
+      assert.is_true(seen.zoomed)
+      assert.equal("dark", seen.theme)
+      assert.is_true(seen.repainted)
+      assert.equal("samples a second", seen.compared[1][1])
+      assert.matches("^That file is no report", seen.refused)
+      assert.same({ "view-insights", n = 1 }, seen.shown)
+      assert.equal(0, seen.unnamed)
+    end)
+  end
+end)

@@ -1,0 +1,98 @@
+-- What reports say in words: each finding where it is true, with figures that follow from
+-- the report's own, and not where it is not.
+local helper = require("spec.passes.ipu.helper")
+local insights = require("lupine.report.insights")
+local torch = require("torch")
+
+local function found(r, title)
+  for _, i in ipairs(insights.of(r)) do
+    if i.title:find(title) then
+      return i
+    end
+  end
+  return nil
+end
+
+local function pipelined(n, o, options)
+  o.train, o.accumulation = true, o.accumulation or 2 * n
+  return helper.simulate(helper.chain(n, o), options)
+end
+
+describe("insights", function()
+  it("say that a program fits, and how full the fullest tile is", function()
+    local r = pipelined(2, {})
+    local i = found(r, "^The program fits$")
+    local m = r.memory[0].max_tile_including_gaps > r.memory[1].max_tile_including_gaps
+      and r.memory[0] or r.memory[1]
+    assert.equal("good", i.kind)
+    local share = 100 * m.max_tile_including_gaps / m.tile_bytes
+    assert.matches(("%.1f %%%% full"):format(share), i.text)
+    assert.is_nil(found(r, "out of memory"))
+  end)
+
+  it("say by how many bytes a tile is too full, and what takes them", function()
+    local r = helper.simulate(helper.chain(1, { width = 8192, batch = 16, train = true,
+      accumulation = 2, dtype = torch.float32 }), { allow_out_of_memory = true })
+    local m = r.memory[0]
+    local i = found(r, "^IPU 0 is out of memory")
+    assert.equal("bad", i.kind)
+    assert.same(i, insights.of(r)[1])
+    local over = m.max_tile_including_gaps - m.tile_bytes
+    assert.equal(over, tonumber(i.title:match("by (%d+) bytes")))
+    assert.matches(m.biggest[1].name, i.text, 1, true)
+    assert.is_nil(found(r, "The program fits"))
+  end)
+
+  it("name the IPU that holds the others up, and what equal stages would save", function()
+    local r = pipelined(3, { accumulation = 64, width = 512, layer = function(h, w, i)
+      for _ = 1, i == 2 and 6 or 1 do
+        h = torch.relu(torch.matmul(h, w))
+      end
+      return h
+    end })
+    local i = found(r, "^IPU 1 holds the others up")
+    assert.equal("warn", i.kind)
+    local busy, sum = {}, 0
+    for k, s in ipairs(r.stages) do
+      busy[k] = s.forward_cycles + s.backward_cycles
+      sum = sum + busy[k]
+    end
+    assert.matches(("save %.1f %%%%"):format(100 * (busy[2] - sum / 3) * 64 / r.cycles), i.saves)
+    assert.is_nil(found(helper.simulate(helper.chain(1, {})), "holds the others up"))
+  end)
+
+  it("say what filling and emptying a pipeline takes; less with more micro-batches", function()
+    local r = pipelined(4, { accumulation = 8 })
+    local i = found(r, "fills and empties")
+    local edge = 0
+    for _, row in ipairs(r.schedule) do
+      edge = edge + ((row.kind == "fill" or row.kind == "flush") and row.cycles or 0)
+    end
+    assert.matches(("%.1f %%%%"):format(100 * edge / r.cycles), i.text)
+    local twice = pipelined(4, { accumulation = 16 })
+    assert.is_near(100 * (1 - r.samples_per_second / twice.samples_per_second),
+      tonumber(i.saves:match("(%d+%.%d) %%")), 0.06)
+    assert.is_nil(found(pipelined(4, { accumulation = 1000 }), "fills and empties"))
+  end)
+
+  it("say what is waited for", function()
+    local r = pipelined(2, { width = 2048, batch = 16 }, { weight = { on_chip = false,
+      min_off_chip = 0 } })
+    local i = found(r, "^Streaming memory is waited for")
+    local sum = 0
+    for k, row in ipairs(r.schedule) do
+      for _, loop in ipairs(r.sequence) do
+        local within = k >= loop.first_row and k < loop.first_row + loop.rows
+        sum = sum + (within and row.streaming * loop.count or 0)
+      end
+    end
+    assert.matches(("^%.1f %%%% of a call"):format(100 * sum / r.cycles), i.text)
+    assert.is_nil(found(pipelined(2, {}), "^Streaming memory"))
+  end)
+
+  it("name the operator that takes most", function()
+    local r = helper.simulate(helper.chain(1, { width = 2048, batch = 512 }))
+    assert.equal("mm", r.operators[1].name)
+    assert.is_table(found(r, "^mm takes %d+%.%d %% of the operators' cycles"))
+  end)
+end)
