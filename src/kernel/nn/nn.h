@@ -11,9 +11,9 @@ LpPrepare lp_mm_prepare;
 double lp_mm_work(const LpKernelReq *r);
 /* Runs the kernel of an mm, whose result is contiguous. *told: `then` (tiles.h)
  * was told of the result; if not, it is whole in memory. */
-struct LpTilesThen;
+struct LpGemmThen;
 LpStatus lp_mm_run_then(const LpKernel *k, void *const *in, void *const *out,
-                        const struct LpTilesThen *then, bool *told, void *work,
+                        const struct LpGemmThen *then, bool *told, void *work,
                         const LpRunCtx *rc, LpErr *e);
 
 /* A convolution from `src` (the larger side) to `dst`; a transposed one is

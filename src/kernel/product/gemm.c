@@ -37,6 +37,7 @@ typedef struct Cut {
     int64_t tile, width; /* rows and columns held in registers */
     int64_t kc, nc;      /* of the packed block, at most */
     bool turned, packs_left, by_rows;
+    const LpGemmThen *then;
 } Cut;
 
 static int64_t up(int64_t n, int64_t to)
@@ -100,6 +101,11 @@ static size_t left_bytes(const Cut *c, int64_t i)
     return c->packs_left ? (size_t)(i * c->kc) * c->size : 0;
 }
 
+bool lp_gemm_tells(const LpGemmArgs *g, LpDtype t)
+{
+    return t != LP_I64 && !cut_of(g, t).turned;
+}
+
 size_t lp_gemm_work(const LpGemmArgs *g, LpDtype t)
 {
     if (t == LP_I64)
@@ -114,6 +120,7 @@ size_t lp_gemm_work(const LpGemmArgs *g, LpDtype t)
 typedef struct Block {
     int64_t k0, k, j0, j1;
     const char *packed;
+    int me; /* the thread */
 } Block;
 
 static void pack_panel(const Cut *c, const Block *b, int64_t panel,
@@ -185,6 +192,15 @@ static void one_tile(const Cut *c, const Block *b, LpGemmTile x, int64_t i,
     }
 }
 
+/* Rows i0 … i1 - 1 of panels p0 … p1 - 1 have had this block's sums added. */
+static void tell(const Cut *c, const Block *b, int64_t i0, int64_t i1,
+                 int64_t p0, int64_t p1)
+{
+    if (c->then && b->k0 + b->k == c->g.k)
+        c->then->run(c->then, i0, i1, b->j0 + p0 * c->width,
+                     lp_min(b->j0 + p1 * c->width, b->j1), b->me);
+}
+
 /* Rows i0 … i1 - 1 times panels p0 … p1 - 1, in tiles of nearly one size. */
 static void block_rows(const Cut *c, const Block *b, int64_t i0, int64_t i1,
                        int64_t p0, int64_t p1, const char *left, char *out,
@@ -214,6 +230,7 @@ static void block_rows(const Cut *c, const Block *b, int64_t i0, int64_t i1,
             next = g->a_cs == 1 && t + 1 < tiles ? n * (t + 2) / tiles - e : 0;
         }
         one_tile(c, b, x, i0 + i, next, p0, p1, at, out);
+        tell(c, b, i0 + i, i0 + e, p0, p1);
     }
 }
 
@@ -258,7 +275,7 @@ static void share_of(const Cut *c, Share s, const char *left, const char *right,
     /* two blocks take turns: while some threads pack one, others may still
      * read the other */
     char *space = work + 2 * block_bytes(c) + left_bytes(c, first(s, c->g.m));
-    Block b = {0};
+    Block b = {.me = s.me};
     int turn_of = 0;
     for (b.j0 = 0; b.j0 < c->g.n; b.j0 = b.j1) {
         b.j1 = lp_min(b.j0 + c->nc, c->g.n);
@@ -293,13 +310,14 @@ void lp_gemm_zero(const LpGemmArgs *g, LpDtype t, void *c)
 }
 
 void lp_gemm(const LpGemmArgs *g, LpDtype t, const void *a, const void *b,
-             void *c, void *work, int threads)
+             void *c, const LpGemmThen *then, void *work, int threads)
 {
     if (t == LP_I64) {
         gemm_int(g, a, b, c);
         return;
     }
     Cut cut = cut_of(g, t);
+    cut.then = then;
     const char *left = cut.turned ? b : a, *right = cut.turned ? a : b;
     if (threads <= 1) {
         share_of(&cut, (Share){0, 1}, left, right, c, work);

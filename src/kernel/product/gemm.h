@@ -17,11 +17,22 @@ LpGemmArgs lp_gemm_turn(const LpGemmArgs *g);
 /* Does this CPU compute the product sooner here than in the library? */
 bool lp_gemm_is_fast(const LpGemmArgs *g, LpDtype t);
 
+/* Told of parts of c, rows i0 … i1 - 1 of columns j0 … j1 - 1, by the thread
+ * that made them, which still has them in its cache. */
+typedef struct LpGemmThen {
+    void (*run)(const struct LpGemmThen *t, int64_t i0, int64_t i1, int64_t j0,
+                int64_t j1, int thread);
+    const void *with;
+} LpGemmThen;
+
 /* Scratch for one product; F32, F64 or I64. */
 size_t lp_gemm_work(const LpGemmArgs *g, LpDtype t);
-/* c = a b. The bits do not depend on `threads`. */
+/* Does a product make its result in parts, of which `then` can be told? */
+bool lp_gemm_tells(const LpGemmArgs *g, LpDtype t);
+/* c = a b. `then`, if not NULL, is told of all of c once and may change it. The
+ * bits do not depend on `threads`. */
 void lp_gemm(const LpGemmArgs *g, LpDtype t, const void *a, const void *b,
-             void *c, void *work, int threads);
+             void *c, const LpGemmThen *then, void *work, int threads);
 
 /* What c is for k = 0, which lp_gemm does not take: sums over nothing. */
 void lp_gemm_zero(const LpGemmArgs *g, LpDtype t, void *c);

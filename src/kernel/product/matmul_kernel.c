@@ -44,7 +44,7 @@ static void product_free(void *state)
 
 /* One product of the batch, ours; false: not by tiles. */
 static bool own(const Product *p, bool tiles, const char *a, const char *b,
-                char *c, const LpTilesThen *then, char *work, int threads)
+                char *c, const LpGemmThen *then, char *work, int threads)
 {
     if (tiles)
         return lp_tiles(&p->g, p->pieces, (const void *)a, (const void *)b,
@@ -53,12 +53,12 @@ static bool own(const Product *p, bool tiles, const char *a, const char *b,
         lp_vector_product(&p->g, (const void *)a, (const void *)b, (void *)c,
                           threads);
     else
-        lp_gemm(&p->g, p->t, a, b, c, work, threads);
+        lp_gemm(&p->g, p->t, a, b, c, then, work, threads);
     return true;
 }
 
 static bool own_batches(const Product *p, bool tiles, const char *a,
-                        const char *b, char *c, const LpTilesThen *then,
+                        const char *b, char *c, const LpGemmThen *then,
                         char *work)
 {
     int64_t size = (int64_t)lp_dtype_size(p->t);
@@ -79,7 +79,7 @@ static bool own_batches(const Product *p, bool tiles, const char *a,
 
 /* *told: `then` has been told of all of c, of which there is one. */
 static LpStatus product_run(const Product *p, void *a, void *b, void *c,
-                            const LpTilesThen *then, bool *told, void *work,
+                            const LpGemmThen *then, bool *told, void *work,
                             LpErr *e)
 {
     *told = false;
@@ -95,8 +95,11 @@ static LpStatus product_run(const Product *p, void *a, void *b, void *c,
             lp_gemm_zero(&p->g, p->c_t, (char *)c + (size_t)i * step);
     else if (p->prim)
         return lp_dnn_run(p->prim, (void *[LP_DNN_N_ARGS]){a, b, c}, work, e);
-    else
-        own_batches(p, false, a, b, c, NULL, work);
+    else {
+        *told =
+            then && p->batch == 1 && !p->vector && lp_gemm_tells(&p->g, p->t);
+        own_batches(p, false, a, b, c, *told ? then : NULL, work);
+    }
     return LP_OK;
 }
 
@@ -234,7 +237,7 @@ LP_KERNEL_RUN(direct_run)
 }
 
 LpStatus lp_mm_run_then(const LpKernel *k, void *const *in, void *const *out,
-                        const LpTilesThen *then, bool *told, void *work,
+                        const LpGemmThen *then, bool *told, void *work,
                         const LpRunCtx *rc, LpErr *e)
 {
     *told = false;

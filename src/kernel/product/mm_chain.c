@@ -1,5 +1,5 @@
-/* The product over tiles hands each part of its result, while a cache has it,
- * to the chain of pointwise steps. */
+/* The product hands each part of its result, while a cache has it, to the chain
+ * of pointwise steps. */
 #include "src/kernel/product/mm_chain.h"
 
 #include "src/base/mem.h"
@@ -9,9 +9,10 @@
 
 bool lp_mm_chain_is_fast(const LpType *a, const LpType *b, int pieces)
 {
-    const LpGemmArgs g = {.m = a->shape[0], .n = b->shape[1], .k = a->shape[1]};
+    const LpGemmArgs g = {
+        .m = a->shape[0], .n = b->shape[1], .k = a->shape[1], .a_cs = 1};
     return a->dtype == LP_F32 && b->dtype == LP_F32 && g.m >= g.n &&
-           lp_tiles_split(&g, pieces) > 0;
+           (lp_tiles_split(&g, pieces) > 0 || lp_gemm_is_fast(&g, LP_F32));
 }
 
 /* Scratch: the product's, then the chain's of each thread. */
@@ -29,8 +30,8 @@ typedef struct Told {
     const LpRunCtx *rc;
 } Told;
 
-static void run_part(const LpTilesThen *then, int64_t i0, int64_t i1,
-                     int64_t j0, int64_t j1, int thread)
+static void run_part(const LpGemmThen *then, int64_t i0, int64_t i1, int64_t j0,
+                     int64_t j1, int thread)
 {
     const Told *t = then->with;
     const Both *b = t->b;
@@ -50,7 +51,7 @@ LP_KERNEL_RUN(run)
     const Both *b = k->state;
     char *scratch = (char *)work + b->off;
     Told t = {b, in, out, scratch, rc};
-    LpTilesThen then = {run_part, &t};
+    LpGemmThen then = {run_part, &t};
     bool told;
     LP_TRY(lp_mm_run_then(&b->product, in + b->n_ext, in + b->at, &then, &told,
                           work, rc, e));

@@ -95,7 +95,7 @@ LpStatus lp_product_run(const LpProduct *p, const void *a, const void *ready,
         return LP_OK;
     }
     if (!p->prim) {
-        lp_gemm(&p->g, p->t, a, ready, c, work, p->threads);
+        lp_gemm(&p->g, p->t, a, ready, c, NULL, work, p->threads);
         return LP_OK;
     }
     void *args[LP_DNN_N_ARGS] = {[LP_DNN_SRC] = (void *)(uintptr_t)a,

@@ -150,7 +150,7 @@ typedef struct Block {
 typedef struct Operands {
     const float *left, *right;
     float *out;
-    const LpTilesThen *then;
+    const LpGemmThen *then;
 } Operands;
 
 static LpTileSource source(const Cut *c, const Operands *o, const Block *b,
@@ -201,7 +201,7 @@ static int pack(const Cut *c, const LpTileSource *s, bool left, uint16_t *to)
 }
 
 /* Panels v0 … v1 - 1 of the moving operand have met all of the block. */
-static void tell(const Cut *c, const LpTilesThen *t, const Block *b, int64_t v0,
+static void tell(const Cut *c, const LpGemmThen *t, const Block *b, int64_t v0,
                  int64_t v1)
 {
     int64_t i0 = c->left_moves ? v0 : b->f0, i1 = c->left_moves ? v1 : b->f1;
@@ -316,7 +316,7 @@ typedef struct Job {
     Parts parts;
     const float *a, *b;
     float *c, *beside; /* the second half's sums, contiguous */
-    const LpTilesThen *then;
+    const LpGemmThen *then;
     uint16_t *work;
 } Job;
 
@@ -365,7 +365,7 @@ static bool share(const Job *j, int me, int threads)
 }
 
 bool lp_tiles(const LpGemmArgs *g, int pieces, const float *a, const float *b,
-              float *c, const LpTilesThen *then, void *work, int threads)
+              float *c, const LpGemmThen *then, void *work, int threads)
 {
     Job j = {.g = g,
              .parts = parts_of(g, pieces),

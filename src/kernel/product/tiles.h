@@ -25,14 +25,6 @@
  * pieces is the quickest here; else 0. */
 int lp_tiles_split(const LpGemmArgs *g, int wanted);
 
-/* Told of parts of c, rows i0 … i1 - 1 of columns j0 … j1 - 1, by the thread
- * that made them, which still has them in its cache. */
-typedef struct LpTilesThen {
-    void (*run)(const struct LpTilesThen *t, int64_t i0, int64_t i1, int64_t j0,
-                int64_t j1, int thread);
-    const void *with;
-} LpTilesThen;
-
 /* Scratch for one product. */
 size_t lp_tiles_work(const LpGemmArgs *g, int pieces, int threads);
 /* c = a b; the stride of c along its rows is 1. `then`, if not NULL, is told of
@@ -40,6 +32,6 @@ size_t lp_tiles_work(const LpGemmArgs *g, int pieces, int threads);
  * an operand has infinities, NaN or numbers too large or small for pieces, or
  * an element of c is not finite; c is unspecified then. */
 bool lp_tiles(const LpGemmArgs *g, int pieces, const float *a, const float *b,
-              float *c, const LpTilesThen *then, void *work, int threads);
+              float *c, const LpGemmThen *then, void *work, int threads);
 
 #endif
