@@ -169,7 +169,8 @@ typedef enum {
     LP_CONV_AMP,
     LP_CONV_HMAC,
     LP_CONV_OUTER,
-    LP_CONV_VMAC
+    LP_CONV_VMAC,
+    LP_CONV_SLIC
 } LpConvMethod;
 
 /* C[g,m,n] = A[g,m,k] B[g,k,n] */
@@ -194,6 +195,7 @@ typedef struct LpSplit {
 
 typedef struct LpPlan {
     LpConvMethod method;
+    bool joint;      /* a split shared with the other passes of the layer */
     bool swapped;    /* the operands changed places */
     bool expanded;   /* kernel columns were folded into input channels */
     bool has_kernel; /* more than one weight position on a tile's field */
@@ -247,23 +249,28 @@ typedef struct LpRnnShape {
     int gates;
 } LpRnnShape;
 
-/* FWD or NONE; the gradient takes inputs and weights together. */
+/* FWD keeps what the gradient needs, NONE does not; the gradient takes inputs
+ * and weights together. */
 LpCost lp_cost_rnn(const LpCostCtx *x, LpCostType t, const LpRnnShape *s,
                    LpConvPass pass);
 LpCost lp_cost_rnn_grad(const LpCostCtx *x, LpCostType t, const LpRnnShape *s);
 
-/* n_out outputs of windows of `window` elements. */
-LpCost lp_cost_pool(const LpCostCtx *x, LpRedOp op, LpCostType t, int64_t n_in,
-                    int64_t n_out, int64_t window);
+/* Depth, height, width; `out`: of the results. Unused dimensions are 1. */
+typedef struct LpPoolShape {
+    int64_t batch, chans;
+    int64_t field[3], out[3], kernel[3], stride[3];
+} LpPoolShape;
+
+LpCost lp_cost_pool(const LpCostCtx *x, LpRedOp op, LpCostType t,
+                    const LpPoolShape *s);
 LpCost lp_cost_pool_grad(const LpCostCtx *x, LpRedOp op, LpCostType t,
-                         int64_t n_in, int64_t n_out, int64_t window);
+                         const LpPoolShape *s);
 
 /* --- look-ups ---------------------------------------------------------- */
 
 /* Rows of a [rows, cols] dictionary by `count` indices. */
 typedef struct LpLookup {
     int64_t rows, cols, count;
-    int64_t hot;  /* indices that name the busiest row; 0 = evenly spread */
     bool trained; /* placed for the update as well */
 } LpLookup;
 

@@ -87,11 +87,16 @@ int64_t amp_conv_cyc(const LpChip *chip, LpAmpMode mode, AmpConv c, int64_t k,
 int64_t hmac_cyc(const LpChip *chip, LpCostType t, int64_t m, int64_t k,
                  int64_t n)
 {
-    int64_t dot = 7 + div_up(k, vec_elems(chip, t));
+    int64_t v = vec_elems(chip, t);
+    int64_t dot = 7 + (k % v ? k * (t == LP_COST_HALF ? 1 : 2) : k / v);
+    if (t == LP_COST_FLOAT && k % v == 0)
+        dot = 7 + k;
     if (t == LP_COST_INT)
         dot = 7 + 14 * k; /* an int32 add takes 7, taken for the product too */
-    return (t == LP_COST_HALF ? 65 : 58) +
-           W * (32 + 7 * div_up(m, W) + div_up(m * n, W) * dot);
+    /* every output channel by itself; partials are zeroed first */
+    int64_t zero = W * (div_up(div_up(m * n, W), 2) + 5);
+    return (t == LP_COST_HALF ? 63 : 58) + 9 * W + 38 + zero +
+           n * (10 + W * (16 + 16 + 19 + div_up(m, W) * (7 + dot)));
 }
 
 int64_t outer_cyc(LpCostType t, int64_t m, int64_t n)
@@ -102,12 +107,26 @@ int64_t outer_cyc(LpCostType t, int64_t m, int64_t n)
     return W * (25 + 11 + width * (6 + vecs));
 }
 
-int64_t vmac_cyc(const LpChip *chip, LpCostType t, int64_t rows, int64_t len,
-                 int64_t chans, int64_t kernel)
+int64_t vmac_cyc(int64_t rows, int64_t len, int64_t m, int64_t fours,
+                 int64_t in, int64_t kernel)
 {
-    int64_t vecs = div_up(chans, vec_elems(chip, t));
+    /* each worker has partials of its own, zeroed before and summed after */
+    int64_t items = div_up(rows * kernel, W);
+    int64_t worker = 6 + items * (10 + 5 + 5 + 2 * (len - 1));
+    int64_t sum = 10 + (9 + 2 * (W - 1)) * div_up(m, W) / 4;
+    return 100 + fours * (4 + m + 32 + in * (24 + W * worker) + sum);
+}
+
+int64_t slic_cyc(int64_t rows, int64_t len, int64_t groups, int64_t parts,
+                 int stride)
+{
     int64_t share = div_up(rows * len, W), pieces = div_up(share, len);
-    return 109 + W * (17 + vecs * kernel * (10 * pieces + 2 * share));
+    int64_t n = div_up(share, pieces);
+    int64_t row = stride == 1 ? (n < 5 ? 13 + n : 10 + n) - 1
+                              : (n < 3 ? 15 : 9 + 2 * n) - 1;
+    int64_t worker = 19 + pieces * (10 + 3 + 2 * row); /* two passes */
+    int64_t load = 9 + 6 + 12 * W + 6 + 16 + 25;
+    return 28 + 21 * groups + parts * load + groups * parts * W * worker;
 }
 
 int64_t reduce_partials_cyc(LpCostType partials, LpCostType out, int64_t n,

@@ -1,110 +1,69 @@
 /* Rows by index: multiSlice, multiUpdateAdd, dynamicSlice, and the planner of
- * the first two: splits of the dictionary's rows, of its columns and of the
- * look-ups, least cycles within the memory bound. Indices are taken as spread
- * evenly over the rows. Source: PL popops/DynamicSlice and
- * popops/PerformanceEstimation. */
+ * the first two. It splits the dictionary's rows, its columns and the look-ups
+ * so that little memory is needed, persistent bytes ten times as dear as
+ * temporary ones, whatever the cycles. Vertices are charged for every index
+ * that they see, as if all were of their own rows. Source: PL
+ * popops/DynamicSlice (embedding::plan, multiSlicePlanned,
+ * generatePlannedMultiUpdateAdd) and popops' cycle estimators. */
 #include "runtime/cost/units.h"
 
-enum { W = 6 };
+enum { W = 6, WORD = 4, LEAST_INDICES = 32 };
 
 /* Parallel splits of rows, of columns, of look-ups. */
 typedef struct Ways {
     int64_t rows, cols, count;
 } Ways;
 
-/* A tile's share: rows of the dictionary, columns, look-ups. */
+/* A tile's share: rows of the dictionary, words of a row, look-ups, those
+ * that it selects in the second stage, indices that it stores. */
 typedef struct Part {
-    int64_t rows, cols, count;
-    int64_t bytes;  /* of one row's columns */
-    int64_t inside; /* look-ups of the part's rows, in the busiest part */
-    int64_t hot;    /* of these, those of the busiest row */
+    int64_t rows, words, count, chosen, indices;
+    int64_t elems; /* of `words`, of the dictionary's type */
 } Part;
 
-static Part part_of(LpCostType t, const LpLookup *l, Ways w)
+static Part part_of(const LpCostCtx *x, LpCostType t, const LpLookup *l, Ways w)
 {
-    int64_t grain = 4 / lp_cost_type_bytes(t); /* stores are of 4 bytes */
+    int64_t grain = WORD / lp_cost_type_bytes(t); /* stores are of words */
     Part p = {.rows = div_up(l->rows, w.rows),
-              .cols = div_up(div_up(l->cols, grain), w.cols) * grain,
-              .count = div_up(l->count, w.count)};
-    p.bytes = p.cols * lp_cost_type_bytes(t);
-    p.hot = lp_min(l->hot, p.count);
-    p.inside = lp_max(div_up(p.count, w.rows), p.hot);
+              .words = div_up(div_up(l->cols, grain), w.cols),
+              .count = div_up(l->count, w.count),
+              .indices = lp_max(lp_min(l->count, LEAST_INDICES),
+                                div_up(l->count, ctx_tiles(x)))};
+    p.chosen = div_up(p.count, w.rows);
+    p.elems = p.words * grain;
     return p;
 }
 
-/* A vertex sees `count` indices, `in` of them in its own rows. Workers share
- * the indices. */
-static int64_t slice_vertex(int64_t count, int64_t in, int64_t bytes)
+/* Bytes of a tile beside the dictionary, its indices and its result. */
+static int64_t slice_temp(Ways w, const Part *p)
 {
-    return W * (30 + div_up(in, W) * (19 + 2 * div_up(bytes, 4)) +
-                div_up(count - in, W) * 8);
+    int64_t copy = w.count > 1 ? p->rows * p->words * WORD : 0;
+    int64_t found = w.rows > 1 ? p->count * p->words * WORD : 0;
+    int64_t met = w.rows > 1 ? w.rows * p->chosen * p->words * WORD : 0;
+    return lp_max(copy + found + WORD * p->count,
+                  found + met + WORD * p->chosen);
 }
 
-/* Workers share the rows, so that all look-ups of a hot one fall to one. */
-static int64_t update_vertex(const Part *p)
+static int64_t update_temp(LpCostType t, Ways w, const Part *p)
 {
-    int64_t each = 11 + 3 * (div_up(p->bytes, 4) - 1);
-    int64_t in = lp_max(div_up(p->inside, W), p->hot);
-    return W * (33 + 6 + in * each + (p->count - p->inside) * 5);
+    int64_t cast = t == LP_COST_HALF ? p->chosen * p->words * WORD : 0;
+    int64_t sent = w.rows > 1 ? p->count * p->elems * WORD : 0;
+    int64_t sums = w.count > 1 ? p->rows * p->elems * WORD : 0;
+    return lp_max(lp_max(cast + sent, sent + sums + WORD * p->count), 2 * sums);
 }
 
-static LpCost slice_part(const LpCostCtx *x, Ways w, const Part *p)
+static int64_t goal(LpCostType t, const LpLookup *l, Ways w, const Part *p)
 {
-    const LpChip *chip = x->chip;
-    int64_t bus = chip->exchange_bytes_cyc;
-    int64_t dict = w.count > 1 ? p->rows * p->bytes : 0;
-    LpCost c = {.temp_tile_bytes = dict + p->count * p->bytes};
-    cost_step(x, &c, div_up(dict + 4 * p->count, bus),
-              slice_vertex(p->count, p->inside, p->bytes));
-    c.sync_cyc += chip->step_cyc;
-    c.exchange_code_bytes = lp_exchange_code_bytes(chip, 1, w.rows);
-    if (w.rows == 1)
-        return c;
-    /* each tile collects its share of the rows from all parts */
-    int64_t rows = div_up(p->count, w.rows);
-    cost_step(x, &c, div_up(w.rows * rows * p->bytes, bus),
-              slice_vertex(rows, rows, p->bytes));
-    c.sync_cyc += chip->step_cyc;
-    c.temp_tile_bytes += w.rows * rows * p->bytes;
-    c.exchange_code_bytes += lp_exchange_code_bytes(chip, w.rows, w.rows);
-    return c;
-}
-
-static LpCost update_part(const LpCostCtx *x, LpCostType t, Ways w,
-                          const Part *p)
-{
-    const LpChip *chip = x->chip;
-    int64_t bus = chip->exchange_bytes_cyc, cells = p->rows * p->cols;
-    LpCost c = {.temp_tile_bytes = p->count * (p->bytes + 4)};
-    cost_step(x, &c, div_up(p->count * (p->bytes + 4), bus), update_vertex(p));
-    c.sync_cyc += chip->step_cyc;
-    c.exchange_code_bytes = lp_exchange_code_bytes(chip, 1, w.rows);
-    if (w.count == 1)
-        return c;
-    /* partial dictionaries: zeroed before, summed after, added in place */
-    int64_t mine = div_up(cells, w.count);
-    int64_t e = lp_cost_type_bytes(x->partials);
-    cost_step(
-        x, &c, 0,
-        W * (26 + div_up(div_up(cells, W), vec_elems(chip, x->partials))));
-    cost_step(x, &c, div_up(mine * w.count * e, bus),
-              reduce_partials_cyc(x->partials, t, mine, w.count));
-    cost_step(x, &c, 0, scaled_add_cyc(chip, t, mine, false));
-    c.sync_cyc += chip->step_cyc;
-    c.temp_tile_bytes += (cells + mine * w.count) * e;
-    c.exchange_code_bytes += lp_exchange_code_bytes(chip, w.count, w.count);
-    return c;
-}
-
-static bool better(const LpCostCtx *x, const LpCost *a, const LpCost *b)
-{
-    double bound = x->proportion * (double)x->chip->tile_bytes;
-    bool fa = (double)a->temp_tile_bytes <= bound;
-    bool fb = (double)b->temp_tile_bytes <= bound;
-    if (fa != fb)
-        return fa;
-    return fa ? lp_cost_cyc(a) < lp_cost_cyc(b)
-              : a->temp_tile_bytes < b->temp_tile_bytes;
+    int64_t base = div_up(p->rows * p->words, w.count);
+    int64_t sources = div_up(p->count, p->indices);
+    int64_t code =
+        2 * sources + (w.count > 1 ? w.count : 0) + (w.rows > 1 ? w.rows : 0);
+    int64_t temp = slice_temp(w, p);
+    if (l->trained) {
+        code += sources + (w.count > 1 ? w.count : 0);
+        temp = lp_max(temp, update_temp(t, w, p));
+    }
+    return 10 * WORD * (base + p->chosen * p->words + p->indices + code) + temp;
 }
 
 static int64_t next_split(int64_t u, int64_t p)
@@ -113,33 +72,120 @@ static int64_t next_split(int64_t u, int64_t p)
     return size <= 1 ? u + 1 : div_up(u, size - 1);
 }
 
-/* The splits that serve the look-up, and its update when there is one, best:
- * the dictionary stays where it is. Chosen without knowing of a hot row. */
-static Ways plan(const LpCostCtx *x, LpCostType t, LpLookup l)
+/* The splits that serve the look-up, and its update when there is one: the
+ * dictionary stays where it is. */
+static Ways plan(const LpCostCtx *x, LpCostType t, const LpLookup *l)
 {
-    LpCost best = {0};
+    int64_t best = INT64_MAX, tiles = ctx_tiles(x);
+    int64_t words = div_up(l->cols, WORD / lp_cost_type_bytes(t));
+    int64_t most = div_up(l->rows, 2); /* no tile has fewer than two rows */
     Ways w, kept = {1, 1, 1};
-    int64_t tiles = ctx_tiles(x);
-    int64_t cols = div_up(l.cols, 4 / lp_cost_type_bytes(t));
-    l.hot = 0;
-    for (w.cols = 1; w.cols <= lp_min(cols, tiles);
-         w.cols = next_split(cols, w.cols)) {
-        int64_t left = tiles / w.cols;
-        /* look-ups in doublings: their split trades smoothly with rows */
-        for (w.count = 1; w.count <= lp_min(l.count, left); w.count *= 2)
-            for (w.rows = lp_min(l.rows, left / w.count); w.rows; w.rows /= 2) {
-                Part p = part_of(t, &l, w);
-                LpCost c = slice_part(x, w, &p);
-                if (l.trained)
-                    lp_cost_add(&c, update_part(x, t, w, &p));
-                c.tiles = 1;
-                if (best.tiles && !better(x, &c, &best))
+    for (w.cols = 1; w.cols <= lp_min(words, tiles);
+         w.cols = next_split(words, w.cols))
+        for (w.rows = 1; w.rows <= lp_min(most, tiles / w.cols);
+             w.rows = next_split(l->rows, w.rows))
+            for (w.count = 1;
+                 w.count <= lp_min(l->count, tiles / w.cols / w.rows);
+                 w.count = next_split(l->count, w.count)) {
+                Part p = part_of(x, t, l, w);
+                int64_t g = goal(t, l, w, &p);
+                if (g >= best)
                     continue;
-                best = c;
+                best = g;
                 kept = w;
             }
-    }
     return kept;
+}
+
+/* Workers share the indices. */
+static int64_t slice_vertex(const LpChip *chip, LpCostType t, int64_t count,
+                            int64_t elems)
+{
+    return W * (16 + div_up(count, W) *
+                         (19 + 3 * div_up(elems, vec_elems(chip, t))));
+}
+
+/* One worker has all: it adds rows in turn. */
+static int64_t update_vertex(LpCostType t, int64_t count, const Part *p)
+{
+    int64_t each =
+        t == LP_COST_HALF ? 12 + 3 * (p->words - 1) : 11 + 3 * (p->elems - 1);
+    return W * (18 + count * each);
+}
+
+static LpCost slice_part(const LpCostCtx *x, LpCostType t, Ways w,
+                         const Part *p)
+{
+    const LpChip *chip = x->chip;
+    int64_t bus = chip->exchange_bytes_cyc;
+    int64_t copy = w.count > 1 ? p->rows * p->words * WORD : 0;
+    LpCost c = {.temp_tile_bytes = slice_temp(w, p)};
+    cost_step(x, &c, div_up(copy - copy / w.count + WORD * p->count, bus),
+              slice_vertex(chip, t, p->count, p->elems));
+    c.sync_cyc += chip->step_cyc;
+    c.exchange_code_bytes = lp_exchange_code_bytes(chip, 1, w.rows);
+    if (w.rows == 1)
+        return c;
+    /* which part has the row that is wanted: numbers, then three operations */
+    cost_step(
+        x, &c, 0,
+        lp_ew_tile_cyc(chip, LP_EW_add, LP_EW_UNARY, LP_COST_INT, p->chosen));
+    cost_step(x, &c, p->indices,
+              3 * lp_ew_tile_cyc(chip, LP_EW_add, LP_EW_BINARY, LP_COST_INT,
+                                 p->indices));
+    /* each tile collects its share of the rows from all parts */
+    int64_t met = w.rows * p->chosen * p->words * WORD;
+    cost_step(x, &c, div_up(met + WORD * p->chosen, bus),
+              slice_vertex(chip, t, p->chosen, p->elems));
+    c.sync_cyc += 2 * chip->step_cyc;
+    c.exchange_code_bytes += lp_exchange_code_bytes(chip, w.rows, w.rows);
+    return c;
+}
+
+/* Partial dictionaries in float: zeroed before, summed after, added to a
+ * float copy of the dictionary, which is cast back. */
+static void add_dense(const LpCostCtx *x, LpCostType t, const LpLookup *l,
+                      Ways w, const Part *p, LpCost *c)
+{
+    const LpChip *chip = x->chip;
+    int64_t n = l->rows * l->cols, mine = div_up(p->rows * p->elems, w.count);
+    int64_t vecs = div_up(div_up(mine, W), 2);
+    lp_cost_add(c, lp_cost_fill(x, LP_COST_FLOAT, n * w.count));
+    cost_step(x, c, div_up(mine * w.count * WORD, chip->exchange_bytes_cyc),
+              W * (24 + vecs * (6 + w.count)));
+    c->sync_cyc += chip->step_cyc;
+    lp_cost_add(c, lp_cost_cast(x, t, LP_COST_FLOAT, n));
+    lp_cost_add(c, lp_cost_scaled_add(x, LP_COST_FLOAT, n, false));
+    lp_cost_add(c, lp_cost_cast(x, LP_COST_FLOAT, t, n));
+    c->exchange_code_bytes += lp_exchange_code_bytes(chip, w.count, w.count);
+}
+
+static LpCost update_part(const LpCostCtx *x, LpCostType t, const LpLookup *l,
+                          Ways w, const Part *p)
+{
+    const LpChip *chip = x->chip;
+    int64_t bus = chip->exchange_bytes_cyc;
+    bool dense = w.count > 1;
+    LpCostType sums = dense ? LP_COST_FLOAT : t;
+    int64_t row = p->elems * lp_cost_type_bytes(sums);
+    LpCost c = {0};
+    if (dense) {
+        lp_cost_add(&c, lp_cost_cast(x, t, sums, 1));
+        lp_cost_add(&c, lp_cost_cast(x, t, sums, l->count * l->cols));
+    }
+    if (w.rows >= 4 || (dense && t != sums)) {
+        /* rows are brought in order before many tiles read them */
+        cost_step(x, &c, div_up(p->chosen * p->words * WORD, bus), 0);
+    }
+    int64_t sent = w.rows > 1 || dense ? p->count * row : 0;
+    cost_step(x, &c, div_up(sent + WORD * p->count, bus),
+              update_vertex(sums, p->count, p));
+    c.sync_cyc += chip->step_cyc;
+    c.exchange_code_bytes += lp_exchange_code_bytes(chip, 1, w.rows);
+    if (dense)
+        add_dense(x, t, l, w, p, &c);
+    c.temp_tile_bytes = update_temp(t, w, p);
+    return c;
 }
 
 static LpCost planned(const LpCostCtx *x, LpCostType t, const LpLookup *l,
@@ -147,12 +193,12 @@ static LpCost planned(const LpCostCtx *x, LpCostType t, const LpLookup *l,
 {
     if (l->rows <= 0 || l->cols <= 0 || l->count <= 0)
         return (LpCost){0};
-    Ways w = plan(x, t, *l);
-    Part p = part_of(t, l, w);
-    LpCost c = adds ? update_part(x, t, w, &p) : slice_part(x, w, &p);
+    Ways w = plan(x, t, l);
+    Part p = part_of(x, t, l, w);
+    LpCost c = adds ? update_part(x, t, l, w, &p) : slice_part(x, t, w, &p);
     c.flops = adds ? mul_sat(l->count, l->cols) : 0;
     c.tiles = (int)(w.rows * w.cols * w.count);
-    c.vertex_bytes = lp_vertex_bytes(1, 3, 6);
+    c.vertex_bytes = lp_vertex_bytes(adds ? 1 : W, 3, 6);
     cost_codelet(&c, adds ? LP_CODELET_multi_update : LP_CODELET_multi_slice,
                  t);
     return c;

@@ -40,8 +40,15 @@ static void try_methods(const Try *q, Conv c)
              c.out_group /= 2)
             plan_search(q->x, &c, q->best, q->found);
     }
-    if (c.in == 1 && c.out == 1 && c.groups > 1 && c.type != LP_COST_INT) {
+    bool half = c.type == LP_COST_HALF && c.partials == LP_COST_FLOAT;
+    if (half && c.out == 1 && c.groups > 1) {
         c.method = LP_CONV_VMAC;
+        plan_search(q->x, &c, q->best, q->found);
+    }
+    /* the vertex pads, but knows neither zeros between inputs nor dilation */
+    if (half && !plain && c.groups > 1 && c.in <= 4 && c.out <= 4 &&
+        c.zrow * c.zcol * c.drow * c.dcol == 1 && c.scol <= 2) {
+        c.method = LP_CONV_SLIC;
         plan_search(q->x, &c, q->best, q->found);
     }
     if (plain && c.in == 1) {
@@ -59,12 +66,12 @@ static void try_flat(const Try *q, Conv c)
 {
     int64_t m = c.batch * c.rows * c.cols;
     c.batch = c.rows = 1;
-    c.cols = c.in_cols = m;
-    c.in_rows = 1;
+    c.cols = c.in_cols = c.col_uses = m;
+    c.in_rows = c.row_uses = c.zrow = c.zcol = 1;
     try_methods(q, c);
     if (c.expand > 1)
         return;
-    c.cols = c.in_cols = c.out;
+    c.cols = c.in_cols = c.col_uses = c.out;
     c.out = m;
     c.swapped = !c.swapped;
     try_methods(q, c);
@@ -82,8 +89,8 @@ static void try_transforms(const Try *q, Conv c)
     w.in = c.in * c.kcols;
     w.expand = (int)lp_max(1, lp_min(c.kcols, c.cols) / c.scol);
     w.kcols = 1;
-    w.in_cols = c.cols;
-    w.scol = w.dcol = 1;
+    w.in_cols = w.col_uses = c.cols;
+    w.scol = w.dcol = w.zcol = 1;
     if (w.krows > 1 && c.kcols > 1)
         try_methods(q, w);
     w.in *= w.krows;
@@ -135,7 +142,9 @@ static LpPlan plan_conv(const LpCostCtx *x, LpCostType t, LpConvPass pass,
     if (is_beyond(&c))
         return plan_beyond(x, &c);
     try_transforms(&q, c);
-    for (int64_t f = 2; c.in * f <= 16 && f <= c.groups; f *= 2) {
+    int64_t most = t == LP_COST_HALF ? 2 : 1; /* channels of such groups */
+    for (int64_t f = 2; c.in <= most && c.in * f <= 16 && f <= c.groups;
+         f *= 2) {
         Conv w = c; /* zeros between the groups fill the unit */
         if (c.groups % f)
             break;
@@ -198,6 +207,8 @@ static void add_relays(const LpCostCtx *x, LpCostType t, LpConvPass pass,
     add_regroup(x, t, inputs, p);
     add_regroup(x, t, outputs, p);
     charge(x, p, sent_cyc(x, t, inputs) + sent_cyc(x, t, outputs), 0, 3);
+    if (p->joint)
+        return; /* the result lies as the weights do */
     /* the result, before it is added to the weights */
     add_regroup(x, t, weights, p);
     charge(x, p, sent_cyc(x, t, weights), 0, 1);
@@ -206,10 +217,9 @@ static void add_relays(const LpCostCtx *x, LpCostType t, LpConvPass pass,
 LpCost lp_plan_cost(const LpCostCtx *x, LpCostType t, const LpPlan *p)
 {
     static const CodeletId codelet[] = {
-        [LP_CONV_AMP] = LP_CODELET_amp_gemm,
-        [LP_CONV_HMAC] = LP_CODELET_hmac,
-        [LP_CONV_OUTER] = LP_CODELET_outer,
-        [LP_CONV_VMAC] = LP_CODELET_vmac,
+        [LP_CONV_AMP] = LP_CODELET_amp_gemm, [LP_CONV_HMAC] = LP_CODELET_hmac,
+        [LP_CONV_OUTER] = LP_CODELET_outer,  [LP_CONV_VMAC] = LP_CODELET_vmac,
+        [LP_CONV_SLIC] = LP_CODELET_slic,
     };
     LpCost c = {.exchange_cyc = p->in_cyc + p->weight_cyc + p->partial_cyc +
                                 p->transform_exchange_cyc,
@@ -257,10 +267,27 @@ int64_t lp_conv_out_dim(const LpConvShape *s, int dim)
     return in < span ? 0 : (in - span) / s->stride[dim] + 1;
 }
 
+/* Pairs of n results and taps for which there is an input: inputs lie `apart`
+ * places from each other, `pad` zeros before them. */
+static int64_t uses(int64_t n, int64_t taps, int64_t stride, int64_t dilation,
+                    int64_t apart, int64_t pad, int64_t inputs)
+{
+    int64_t count = 0;
+    if (mul_sat(n, taps) > 1000000)
+        return mul_sat(n, taps) / apart;
+    for (int64_t k = 0; k < taps; k++)
+        for (int64_t o = 0; o < n; o++) {
+            int64_t at = o * stride + k * dilation - pad;
+            count += at >= 0 && at % apart == 0 && at / apart < inputs;
+        }
+    return count;
+}
+
 /* Depth is taken as more images and more kernel rows. */
 static Conv forward(const LpConvShape *s)
 {
     Conv c = {.expand = 1,
+              .col_grain = 1,
               .groups = s->groups,
               .batch = s->batch * lp_conv_out_dim(s, 0),
               .rows = lp_conv_out_dim(s, 1),
@@ -273,23 +300,22 @@ static Conv forward(const LpConvShape *s)
               .scol = s->stride[2],
               .drow = s->dilation[1],
               .dcol = s->dilation[2],
+              .zrow = 1,
+              .zcol = 1,
               .in_rows = s->field[1],
               .in_cols = s->field[2]};
+    c.row_uses = s->kernel[0] * uses(c.rows, s->kernel[1], c.srow, c.drow, 1,
+                                     s->pad_lower[1], c.in_rows);
+    c.col_uses =
+        uses(c.cols, c.kcols, c.scol, c.dcol, 1, s->pad_lower[2], c.in_cols);
     int64_t field = c.batch * c.rows * c.cols;
     c.flops = mul_sat(mul_sat(mul_sat(2, field), mul_sat(s->groups, s->in)),
                       mul_sat(s->out, c.krows * c.kcols));
     return c;
 }
 
-LpPlan lp_plan_matmul(const LpCostCtx *x, LpCostType t, LpMatmulShape s,
-                      LpConvPass pass)
+static Conv product(LpMatmulShape s)
 {
-    PlanKey key = plan_key(x, t, pass);
-    int64_t dims[] = {s.groups, s.m, s.k, s.n};
-    LpPlan p;
-    memcpy(key.dims, dims, sizeof dims);
-    if (plan_cache_find(x->cache, &key, &p))
-        return p;
     Conv c = forward(&(LpConvShape){.groups = s.groups,
                                     .batch = 1,
                                     .in = s.k,
@@ -299,42 +325,123 @@ LpPlan lp_plan_matmul(const LpCostCtx *x, LpCostType t, LpMatmulShape s,
                                     .stride = {1, 1, 1},
                                     .dilation = {1, 1, 1}});
     c.product = true;
-    p = plan_conv(x, t, pass, c);
-    int64_t a = s.groups * s.m * s.k, b = s.groups * s.k * s.n;
-    int64_t d = s.groups * s.m * s.n;
-    if (pass == LP_PASS_WU) /* [m, k] is the input, [k, n] the gradient */
-        add_relays(x, t, pass, a, b, d, &p);
-    else
-        add_relays(x, t, pass, a, d, b, &p);
-    plan_cache_add(x->cache, &key, &p);
-    return p;
-}
-
-/* A strided kernel's input gradient: stride x stride interleaved fields, each
- * under its part of the kernel. */
-static Conv backward(const LpConvShape *s, Conv c)
-{
-    int64_t kr = div_up(c.krows, c.srow), kc = div_up(c.kcols, c.scol);
-    int64_t phases = lp_min(c.srow, c.krows) * lp_min(c.scol, c.kcols);
-    int64_t in = c.in;
-    c.in = c.out;
-    c.out = in * phases;
-    if (phases > 1) {
-        c.rows = div_up(s->field[1], c.srow);
-        c.cols = div_up(s->field[2], c.scol);
-    } else if (c.krows * c.kcols > 1) {
-        c.rows = s->field[1];
-        c.cols = s->field[2];
-    }
-    c.krows = kr;
-    c.kcols = kc;
-    c.srow = c.scol = 1;
-    c.in_rows = c.rows;
-    c.in_cols = c.cols;
     return c;
 }
 
-static Conv update(Conv c)
+/* The forward product of a layer one of whose passes s is. */
+static LpMatmulShape layer_of(LpMatmulShape s, LpConvPass pass)
+{
+    if (pass == LP_PASS_BWD)
+        return (LpMatmulShape){s.groups, s.m, s.n, s.k};
+    if (pass == LP_PASS_WU)
+        return (LpMatmulShape){s.groups, s.k, s.m, s.n};
+    return s;
+}
+
+static LpMatmulShape pass_of(LpMatmulShape layer, LpConvPass pass)
+{
+    return layer_of(layer, pass); /* they are their own inverses */
+}
+
+/* The plans of a layer's three passes. */
+static void plan_layer(const LpCostCtx *x, LpCostType t, LpMatmulShape layer,
+                       LpPlan plan[3])
+{
+    LpPlan joint[3];
+    int64_t apart = 0, together;
+    bool fit = true;
+    for (int i = 0; i < 3; i++) {
+        LpConvPass pass = (LpConvPass)(LP_PASS_FWD + i);
+        plan[i] = plan_conv(x, t, pass, product(pass_of(layer, pass)));
+        apart += plan_weighed(&plan[i]);
+        fit = fit && plan[i].fits;
+    }
+    Conv c = product(layer);
+    if (!c.flops || is_beyond(&c) || t == LP_COST_INT)
+        return;
+    c.type = c.out_type = t;
+    c.partials = t == LP_COST_HALF ? x->partials : t;
+    if (!plan_joint(x, c, joint, &together) || (fit && apart < together))
+        return;
+    for (int i = 0; i < 3; i++) {
+        plan[i] = joint[i];
+        plan[i].joint = true;
+    }
+}
+
+static void add_product_relays(const LpCostCtx *x, LpCostType t,
+                               LpConvPass pass, LpMatmulShape s, LpPlan *p)
+{
+    int64_t a = s.groups * s.m * s.k, b = s.groups * s.k * s.n;
+    int64_t d = s.groups * s.m * s.n;
+    if (pass == LP_PASS_WU) /* [m, k] is the input, [k, n] the gradient */
+        add_relays(x, t, pass, a, b, d, p);
+    else
+        add_relays(x, t, pass, a, d, b, p);
+}
+
+static PlanKey product_key(const LpCostCtx *x, LpCostType t, LpMatmulShape s,
+                           LpConvPass pass)
+{
+    PlanKey key = plan_key(x, t, pass);
+    int64_t dims[] = {s.groups, s.m, s.k, s.n};
+    memcpy(key.dims, dims, sizeof dims);
+    return key;
+}
+
+LpPlan lp_plan_matmul(const LpCostCtx *x, LpCostType t, LpMatmulShape s,
+                      LpConvPass pass)
+{
+    PlanKey key = product_key(x, t, s, pass);
+    LpPlan p, plan[3];
+    if (plan_cache_find(x->cache, &key, &p))
+        return p;
+    if (pass == LP_PASS_NONE) {
+        p = plan_conv(x, t, pass, product(s));
+        plan_cache_add(x->cache, &key, &p);
+        return p;
+    }
+    LpMatmulShape layer = layer_of(s, pass);
+    plan_layer(x, t, layer, plan);
+    for (int i = 0; i < 3; i++) {
+        LpConvPass each = (LpConvPass)(LP_PASS_FWD + i);
+        LpMatmulShape own = pass_of(layer, each);
+        add_product_relays(x, t, each, own, &plan[i]);
+        key = product_key(x, t, own, each);
+        plan_cache_add(x->cache, &key, &plan[i]);
+    }
+    return plan[pass - LP_PASS_FWD];
+}
+
+/* The gradients lie among zeros where the kernel strides; without a kernel
+ * they are spread out afterwards. */
+static Conv backward(const LpConvShape *s, Conv c)
+{
+    int64_t in = c.in;
+    c.in = c.out;
+    c.out = in;
+    if (c.krows * c.kcols == 1) {
+        c.srow = c.scol = 1;
+        c.in_rows = c.rows;
+        c.in_cols = c.cols;
+        return c;
+    }
+    c.in_rows = c.rows;
+    c.in_cols = c.cols;
+    c.rows = s->field[1];
+    c.cols = s->field[2];
+    c.zrow = c.srow;
+    c.zcol = c.scol;
+    c.srow = c.scol = 1;
+    c.row_uses = s->kernel[0] *
+                 uses(c.rows, s->kernel[1], 1, c.drow, c.zrow,
+                      (s->kernel[1] - 1) * c.drow - s->pad_lower[1], c.in_rows);
+    c.col_uses = uses(c.cols, c.kcols, 1, c.dcol, c.zcol,
+                      (c.kcols - 1) * c.dcol - s->pad_lower[2], c.in_cols);
+    return c;
+}
+
+static Conv update(const LpConvShape *s, Conv c)
 {
     Conv w = c;
     w.batch = c.in;
@@ -347,11 +454,16 @@ static Conv update(Conv c)
     w.scol = c.dcol;
     w.drow = c.srow;
     w.dcol = c.scol;
+    w.row_uses =
+        uses(w.rows, w.krows, w.srow, w.drow, 1, s->pad_lower[1], w.in_rows);
+    w.col_uses =
+        uses(w.cols, w.kcols, w.scol, w.dcol, 1, s->pad_lower[2], w.in_cols);
     if (c.krows * c.kcols > 1)
         return w;
     /* without kernel the field is one long contraction */
     w.in = c.batch * c.rows * c.cols;
     w.krows = w.kcols = w.srow = w.scol = w.drow = w.dcol = 1;
+    w.row_uses = w.col_uses = 1;
     return w;
 }
 
@@ -372,7 +484,7 @@ LpPlan lp_plan_conv(const LpCostCtx *x, LpCostType t, const LpConvShape *s,
     if (pass == LP_PASS_BWD)
         c = backward(s, c);
     else if (pass == LP_PASS_WU)
-        c = update(c);
+        c = update(s, c);
     p = plan_conv(x, t, pass, c);
     add_relays(x, t, pass, inputs, outputs, weights, &p);
     bool sparse = s->kernel[1] < s->stride[1] || s->kernel[2] < s->stride[2];

@@ -27,6 +27,15 @@ int64_t plan_in_grain(const LpCostCtx *x, const Conv *c)
     return c->method == LP_CONV_HMAC ? vec_elems(x->chip, c->type) : 1;
 }
 
+int64_t plan_group_grain(const Conv *c)
+{
+    if (c->method == LP_CONV_SLIC) {
+        int64_t most = lp_max(c->in, c->out);
+        return most == 1 ? 4 : most == 2 ? 2 : 1;
+    }
+    return c->method == LP_CONV_VMAC ? 4 : 1;
+}
+
 int64_t plan_out_grain(const Conv *c)
 {
     return c->method == LP_CONV_AMP ? c->out_group : 1;
@@ -34,11 +43,22 @@ int64_t plan_out_grain(const Conv *c)
 
 /* Input positions under `out` outputs and `taps` weights. */
 static int64_t extent(int64_t out, int64_t stride, int64_t taps,
-                      int64_t dilation, int64_t most)
+                      int64_t dilation, int64_t apart, int64_t most)
 {
     if (taps == 1)
         return out; /* a stride over single taps skips inputs */
-    return lp_min((out - 1) * stride + (taps - 1) * dilation + 1, most);
+    int64_t span = (out - 1) * stride + (taps - 1) * dilation;
+    return lp_min(span / apart + 1, most);
+}
+
+/* Results of a tile's `share` of n that a tap meets inputs for: of all, the
+ * mean over the taps; inner shares know no padding. */
+static int64_t met(int64_t share, int64_t n, int64_t taps, int64_t uses,
+                   int64_t apart)
+{
+    if (share < n)
+        return div_up(share, apart);
+    return lp_max(div_up(uses, lp_max(taps, 1)), 1);
 }
 
 static int64_t channels(int64_t n, int64_t splits, int64_t grain)
@@ -49,16 +69,18 @@ static int64_t channels(int64_t n, int64_t splits, int64_t grain)
 static Share share_of(const LpCostCtx *x, const Conv *c, const LpSplit *s)
 {
     Share t = {
-        .groups = div_up(c->groups, s->groups),
+        .groups = channels(c->groups, s->groups, plan_group_grain(c)),
         .batch = div_up(c->batch, s->batch),
         .rows = div_up(c->rows, s->rows),
-        .cols = div_up(c->cols, s->cols),
+        .cols = channels(c->cols, s->cols, c->col_grain),
         .in = channels(c->in, s->in * s->serial_in, plan_in_grain(x, c)),
         .out = channels(c->out, s->out * s->serial_out, plan_out_grain(c)),
         .krows = div_up(c->krows, s->kernel),
     };
-    int64_t ir = extent(t.rows, c->srow, t.krows, c->drow, c->in_rows);
-    int64_t ic = extent(t.cols, c->scol, c->kcols, c->dcol, c->in_cols);
+    t.cols = lp_min(t.cols, lp_max(c->cols, 1));
+    int64_t ir = extent(t.rows, c->srow, t.krows, c->drow, c->zrow, c->in_rows);
+    int64_t ic =
+        extent(t.cols, c->scol, c->kcols, c->dcol, c->zcol, c->in_cols);
     t.n_in = t.groups * t.batch * ir * ic * t.in;
     t.n_weight = t.groups * t.krows * c->kcols * t.in * t.out;
     t.n_out = t.groups * t.batch * t.rows * t.cols * t.out;
@@ -69,20 +91,27 @@ static int64_t kernel_cyc(const LpCostCtx *x, const Conv *c, const Share *t)
 {
     LpAmpMode mode = amp_mode(c->type, c->partials);
     int64_t rows = t->batch * t->rows, m = rows * t->cols;
+    int64_t met_rows =
+        t->batch * met(t->rows, c->rows, c->krows, c->row_uses, c->zrow);
+    int64_t met_cols = met(t->cols, c->cols, c->kcols, c->col_uses, c->zcol);
     switch (c->method) {
     case LP_CONV_HMAC:
         return t->groups * hmac_cyc(x->chip, c->type, m, t->in, t->out);
     case LP_CONV_OUTER:
         return t->groups * outer_cyc(c->type, m, t->out);
     case LP_CONV_VMAC:
-        return vmac_cyc(x->chip, c->type, rows, t->cols, t->groups,
+        return vmac_cyc(met_rows, met_cols, m, t->groups / 4, t->in,
                         t->krows * c->kcols);
+    case LP_CONV_SLIC:
+        return slic_cyc(rows, t->cols, t->groups / plan_group_grain(c),
+                        t->krows * div_up(c->kcols, 4), (int)c->scol);
     case LP_CONV_AMP:
         break;
     }
     if (t->krows == 1 && c->kcols == 1)
         return t->groups * amp_gemm_cyc(x->chip, mode, m, t->in, t->out);
-    AmpConv a = {rows, t->cols, t->krows, c->kcols, plan_pack(c, t->krows)};
+    AmpConv a = {met_rows, met_cols, t->krows, c->kcols,
+                 plan_pack(c, t->krows)};
     int64_t in = a.pack > 1 ? c->in : t->in;
     return t->groups * amp_conv_cyc(x->chip, mode, a, in, t->out);
 }
@@ -197,12 +226,14 @@ static int64_t layout_cyc(const LpCostCtx *x, const Conv *c, int64_t tiles)
         mul_sat(c->groups * c->krows * c->kcols, mul_sat(c->in, c->out));
     int64_t cyc = 0;
     bool fc = c->product && c->pass != LP_PASS_NONE;
-    if (moved || pad_in || (fc && c->pass != LP_PASS_FWD))
+    if (moved || pad_in ||
+        (fc &&
+         (c->pass == LP_PASS_WU || (c->pass == LP_PASS_BWD && !c->joint))))
         cyc += relay_cyc(x, c->type, input, tiles);
     if (moved || pad_in || pad_out)
         cyc += relay_cyc(x, c->type, weights, tiles);
     if ((c->swapped && !wu) || (wu && !c->swapped) || c->combined || pad_out ||
-        (fc && c->pass == LP_PASS_WU))
+        (fc && c->pass == LP_PASS_WU && !c->joint))
         cyc += relay_cyc(x, c->out_type, output, tiles);
     else if (!fc && c->out_group != 16 && c->method == LP_CONV_AMP)
         cyc += div_up(
@@ -211,20 +242,21 @@ static int64_t layout_cyc(const LpCostCtx *x, const Conv *c, int64_t tiles)
     return cyc;
 }
 
-static int64_t weighed(const LpPlan *p)
+/* Its planner knows no syncs. */
+int64_t plan_weighed(const LpPlan *p)
 {
-    return p->total_cyc + p->layout_cyc;
+    return p->total_cyc - p->sync_cyc + p->layout_cyc;
 }
 
 bool plan_better(const LpPlan *a, const LpPlan *b)
 {
     if (a->fits != b->fits)
         return a->fits;
-    if (a->fits && weighed(a) != weighed(b))
-        return weighed(a) < weighed(b);
+    if (a->fits && plan_weighed(a) != plan_weighed(b))
+        return plan_weighed(a) < plan_weighed(b);
     if (a->temp_bytes != b->temp_bytes)
         return a->temp_bytes < b->temp_bytes;
-    return weighed(a) < weighed(b);
+    return plan_weighed(a) < plan_weighed(b);
 }
 
 static void set_splits(const Conv *c, const LpSplit *s, LpPlan *p)
@@ -250,7 +282,7 @@ bool plan_eval(const LpCostCtx *x, const Conv *c, const LpSplit *s,
     set_splits(c, s, p);
     turns = s->serial_in * s->serial_out;
     p->tile_cyc = turns * kernel_cyc(x, c, &t);
-    if (best && best->fits && p->tile_cyc >= weighed(best))
+    if (best && best->fits && p->tile_cyc >= plan_weighed(best))
         return false;
     bool pair = s->out % chip->tiles_per_bus == 0;
     p->in_cyc = div_up((t.n_in - t.n_in / s->out) * e,
@@ -275,6 +307,8 @@ bool plan_eval(const LpCostCtx *x, const Conv *c, const LpSplit *s,
                    p->transform_exchange_cyc + p->serial_cyc + p->sync_cyc;
     p->interleaved_bytes = c->method == LP_CONV_AMP ? p->partial_bytes : 0;
     p->layout_cyc = layout_cyc(x, c, p->tiles);
+    if (s->in * s->kernel == 1) /* it counts partials that do not move */
+        p->layout_cyc += turns * div_up(p->partial_bytes, bus);
     p->exchange_code_bytes +=
         lp_exchange_code_bytes(chip, 2, s->out + field - 2 + 1);
     p->vertex_bytes = lp_vertex_bytes(

@@ -40,7 +40,7 @@ static int64_t smallest_split(int64_t u, int64_t p)
 static bool worse(const Search *q, int64_t cyc)
 {
     const LpPlan *b = q->best;
-    return *q->found && b->fits && cyc >= b->total_cyc + b->layout_cyc;
+    return *q->found && b->fits && cyc >= plan_weighed(b);
 }
 
 static void try_split(Search *q, const LpSplit *s)
@@ -48,7 +48,7 @@ static void try_split(Search *q, const LpSplit *s)
     LpPlan p;
     if (!plan_eval(q->x, q->c, s, *q->found ? q->best : NULL, &p))
         return;
-    if (!p.fits && !worse(q, p.total_cyc + p.layout_cyc))
+    if (!p.fits && !worse(q, plan_weighed(&p)))
         q->crowded = true;
     if (!*q->found || plan_better(&p, q->best)) {
         *q->best = p;
@@ -79,6 +79,14 @@ static int64_t block_cyc(const Search *q, const LpSplit *s)
     const Conv *c = q->c;
     int64_t rows = div_up(c->batch, s->batch) * div_up(c->rows, s->rows);
     int64_t cols = div_up(c->cols, s->cols);
+    if (c->krows * c->kcols > 1) { /* of a tap, at least those that it meets */
+        rows = div_up(lp_min(div_up(rows, c->zrow),
+                             div_up(c->batch * c->row_uses,
+                                    c->krows * s->batch * s->rows)),
+                      1);
+        cols = lp_min(div_up(cols, c->zcol),
+                      div_up(c->col_uses, c->kcols * s->cols));
+    }
     int64_t krows = div_up(c->krows, s->kernel);
     int64_t each = q->turns * div_up(c->groups, s->groups);
     LpAmpMode mode = amp_mode(c->type, c->partials);
@@ -121,7 +129,8 @@ static void search_field(Search *q, LpSplit *s, int64_t tiles)
 static void search_turn(Search *q, int64_t serial_out, int64_t serial_in)
 {
     const Conv *c = q->c;
-    int64_t tiles = ctx_tiles(q->x), most = lp_min(c->groups, tiles);
+    int64_t tiles = ctx_tiles(q->x),
+            most = lp_min(div_up(c->groups, plan_group_grain(c)), tiles);
     LpSplit s = {.serial_in = serial_in, .serial_out = serial_out};
     q->turns = serial_in * serial_out;
     q->in_grains = div_up(div_up(c->in, plan_in_grain(q->x, c)), serial_in);

@@ -74,8 +74,15 @@ int64_t amp_conv_block_cyc(const LpChip *chip, LpAmpMode mode, AmpConv c,
 int64_t hmac_cyc(const LpChip *chip, LpCostType t, int64_t m, int64_t k,
                  int64_t n);
 int64_t outer_cyc(LpCostType t, int64_t m, int64_t n);
-int64_t vmac_cyc(const LpChip *chip, LpCostType t, int64_t rows, int64_t len,
-                 int64_t chans, int64_t kernel);
+
+/* Depthwise, four groups at once: `rows` rows of `len` results that a tap
+ * meets, of m results, `in` channels a group. */
+int64_t vmac_cyc(int64_t rows, int64_t len, int64_t m, int64_t fours,
+                 int64_t in, int64_t kernel);
+
+/* Groups of together four channels, kernels in parts of 1 x 4. */
+int64_t slic_cyc(int64_t rows, int64_t len, int64_t groups, int64_t parts,
+                 int stride);
 
 /* Sum of `depth` partials for n outputs. */
 int64_t reduce_partials_cyc(LpCostType partials, LpCostType out, int64_t n,

@@ -147,7 +147,8 @@ static bool vertex(const LpChip *c, const char *f)
     else if (!strcmp(f, "outer"))
         show("cyc", outer_cyc(t, arg[3], arg[4]));
     else if (!strcmp(f, "vmac"))
-        show("cyc", vmac_cyc(c, type(3), arg[4], arg[5], arg[6], arg[7]));
+        show("cyc",
+             vmac_cyc(arg[4], arg[5], arg[4] * arg[5], arg[6] / 4, 1, arg[7]));
     else if (!strcmp(f, "partials"))
         show("cyc", reduce_partials_cyc(type(3), type(4), arg[5], arg[6]));
     else if (!strcmp(f, "scaled_add"))
@@ -165,10 +166,23 @@ static bool vertex(const LpChip *c, const char *f)
     return true;
 }
 
+/* batch, channels, height and width of the field, of the results, window,
+ * stride */
+static LpPoolShape pool_shape(void)
+{
+    return (LpPoolShape){.batch = arg[4],
+                         .chans = arg[5],
+                         .field = {1, arg[6], arg[7]},
+                         .out = {1, arg[8], arg[9]},
+                         .kernel = {1, arg[10], arg[10]},
+                         .stride = {1, arg[11], arg[11]}};
+}
+
 static bool operation(const LpCostCtx *x, const LpSystem *sys, const char *f)
 {
     LpRnnShape r = {arg[4], arg[5], arg[6], arg[7], (int)arg[8]};
-    LpLookup l = {arg[4], arg[5], arg[6], arg[7], true};
+    LpLookup l = {arg[4], arg[5], arg[6], true};
+    LpPoolShape p = pool_shape();
     if (!strcmp(f, "map")) {
         LpTileMap m = lp_tile_map(x, type(3), arg[4], arg[5]);
         SHOW(m, tiles);
@@ -214,18 +228,17 @@ static bool operation(const LpCostCtx *x, const LpSystem *sys, const char *f)
     else if (!strcmp(f, "norm_grad"))
         show_cost(lp_cost_norm_grad(x, type(3), arg[4], arg[5], arg[6]));
     else if (!strcmp(f, "rnn"))
-        show_cost(lp_cost_rnn(x, type(3), &r, LP_PASS_FWD));
+        show_cost(lp_cost_rnn(x, type(3), &r, LP_PASS_NONE));
     else if (!strcmp(f, "rnn_grad"))
         show_cost(lp_cost_rnn_grad(x, type(3), &r));
     else if (!strcmp(f, "scaled_add_op"))
         show_cost(lp_cost_scaled_add(x, type(3), arg[4], false));
     else if (!strcmp(f, "pool"))
-        show_cost(lp_cost_pool(x, LP_RED_MAX, type(3), arg[4], arg[5], arg[6]));
+        show_cost(lp_cost_pool(x, LP_RED_MAX, type(3), &p));
     else if (!strcmp(f, "pool_mean"))
-        show_cost(lp_cost_pool(x, LP_RED_ADD, type(3), arg[4], arg[5], arg[6]));
+        show_cost(lp_cost_pool(x, LP_RED_ADD, type(3), &p));
     else if (!strcmp(f, "pool_grad"))
-        show_cost(
-            lp_cost_pool_grad(x, LP_RED_MAX, type(3), arg[4], arg[5], arg[6]));
+        show_cost(lp_cost_pool_grad(x, LP_RED_MAX, type(3), &p));
     else if (!strcmp(f, "lookup"))
         show_cost(lp_cost_lookup(x, type(3), &l));
     else if (!strcmp(f, "lookup_add"))

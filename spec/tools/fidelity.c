@@ -108,29 +108,39 @@ static Result products(const LpCostCtx *x, LpCostType t, const Row *r)
     return finish(x, &c, live);
 }
 
+static void pair(const Row *r, const char *column, int64_t none, int64_t *out)
+{
+    int n = list(text(r, column), out, 2);
+    if (n == 0)
+        out[0] = out[1] = none;
+    else if (n == 1)
+        out[1] = out[0];
+}
+
 static Result convolution(const LpCostCtx *x, LpCostType t, const Row *r)
 {
-    int64_t k = number(r, "kernel", 1), st = number(r, "stride", 1);
-    int64_t lo = number(r, "pad_lower", 0), hi = number(r, "pad_upper", 0);
     LpConvShape c = {.groups = number(r, "groups", 1),
                      .batch = number(r, "batch", 1),
                      .in = number(r, "in", 0),
                      .out = number(r, "out", 0),
                      .field = {1, 1, 1},
-                     .kernel = {1, k, k},
-                     .stride = {1, st, st},
-                     .dilation = {1, 1, 1},
-                     .pad_lower = {0, lo, lo},
-                     .pad_upper = {0, hi, hi}};
-    list(text(r, "field"), c.field + 1, 2);
+                     .kernel = {1, 1, 1},
+                     .stride = {1, 1, 1},
+                     .dilation = {1, 1, 1}};
+    pair(r, "field", 1, c.field + 1);
+    pair(r, "kernel", 1, c.kernel + 1);
+    pair(r, "stride", 1, c.stride + 1);
+    pair(r, "pad_lower", 0, c.pad_lower + 1);
+    pair(r, "pad_upper", 0, c.pad_upper + 1);
     LpCost sum = {0};
     for (int pass = LP_PASS_FWD; pass <= LP_PASS_WU; pass++)
         lp_cost_add(&sum, lp_cost_conv(x, t, &c, (LpConvPass)pass));
-    int64_t weights = c.in * c.out * k * k;
+    int64_t weights = c.groups * c.in * c.out * c.kernel[1] * c.kernel[2];
     lp_cost_add(&sum, lp_cost_scaled_add(x, t, weights, false));
-    int64_t live = (weights + c.batch * (c.in * c.field[1] * c.field[2] +
-                                         c.out * lp_conv_out_dim(&c, 1) *
-                                             lp_conv_out_dim(&c, 2))) *
+    int64_t live = (weights + c.batch * c.groups *
+                                  (c.in * c.field[1] * c.field[2] +
+                                   c.out * lp_conv_out_dim(&c, 1) *
+                                       lp_conv_out_dim(&c, 2))) *
                    lp_cost_type_bytes(t);
     return finish(x, &sum, live);
 }
@@ -140,7 +150,7 @@ static Result lstm(const LpCostCtx *x, LpCostType t, const Row *r)
     LpRnnShape p = {number(r, "seq", 0), number(r, "batch", 0),
                     number(r, "in", 0), number(r, "out", 0), 4};
     bool train = strcmp(text(r, "phases"), "fwd") != 0;
-    LpCost sum = lp_cost_rnn(x, t, &p, LP_PASS_FWD);
+    LpCost sum = lp_cost_rnn(x, t, &p, train ? LP_PASS_FWD : LP_PASS_NONE);
     if (train)
         lp_cost_add(&sum, lp_cost_rnn_grad(x, t, &p));
     int64_t live = ((p.in + p.hidden) * 4 * p.hidden +
@@ -176,7 +186,7 @@ static Result embedding(const LpCostCtx *x, LpCostType t, const Row *r)
 {
     int64_t shape[2] = {0, 0}, n = number(r, "indices", 0);
     list(text(r, "shape"), shape, 2);
-    LpLookup l = {shape[0], shape[1], n, n, true};
+    LpLookup l = {shape[0], shape[1], n, true};
     LpCost sum = lp_cost_lookup(x, t, &l);
     lp_cost_add(&sum, lp_cost_lookup_add(x, t, &l));
     int64_t live = (l.rows + 2 * n) * l.cols * lp_cost_type_bytes(t);

@@ -119,25 +119,39 @@ void lp_rule_convolution_weight(const LpCostReq *r, LpCost *out)
 }
 
 /* ---- pooling ------------------------------------------------------------- */
+/* From the larger side to the smaller. Strides are what the sizes of both make
+ * them; so are windows that the attributes do not tell. */
+static LpPoolShape pool_shape(const LpCostReq *r, const LpPoolFacts *f,
+                              const LpType *big, const LpType *small, int n)
+{
+    const LpAttr *kernel = f->windowed ? &r->attr[f->window] : NULL;
+    LpPoolShape s = {.batch = 1, .chans = 1};
+    int at = big->ndim - n;
+    for (int i = 0; i < at; i++)
+        *(i == at - 1 ? &s.chans : &s.batch) *= big->shape[i];
+    for (int i = 0; i < 3; i++) {
+        int d = i - (3 - n); /* the last of them is the width */
+        s.field[i] = d < 0 ? 1 : big->shape[at + d];
+        s.out[i] = d < 0 ? 1 : small->shape[at + d];
+        int64_t most = s.out[i] > 0 ? s.out[i] : 1;
+        s.stride[i] = (s.field[i] + most - 1) / most;
+        s.kernel[i] = d >= 0 && kernel ? kernel->v[d] : s.stride[i];
+    }
+    return s;
+}
+
 void lp_rule_pool(const LpCostReq *r, LpCost *out)
 {
     LpCostCtx x = lp_cost_ctx_of(r);
     const LpPoolFacts *f = r->op->data;
     LpRedOp op = f->max ? LP_RED_MAX : LP_RED_ADD;
-    int64_t n_in = lp_numel(&r->in[0]), n_out = lp_numel(&r->out[0]);
-    int64_t big = f->backward ? n_out : n_in;
-    int64_t small = f->backward ? n_in : n_out;
-    int64_t window = small > 0 ? (big + small - 1) / small : 1;
-    if (f->windowed) {
-        const LpAttr *kernel = &r->attr[f->window];
-        window = 1;
-        for (int i = 0; i < kernel->n; i++)
-            window *= kernel->v[i];
-    }
+    const LpType *big = f->backward ? &r->out[0] : &r->in[0];
+    const LpType *small = f->backward ? &r->in[0] : &r->out[0];
+    int n = f->windowed ? r->attr[f->window].n : big->ndim - 2;
+    LpPoolShape s = pool_shape(r, f, big, small, n > 3 ? 3 : n < 1 ? 1 : n);
     LpCostType t = lp_cost_type(r->in[0].dtype);
-    lp_cost_add(out, f->backward
-                         ? lp_cost_pool_grad(&x, op, t, big, small, window)
-                         : lp_cost_pool(&x, op, t, big, small, window));
+    lp_cost_add(out, f->backward ? lp_cost_pool_grad(&x, op, t, &s)
+                                 : lp_cost_pool(&x, op, t, &s));
 }
 
 /* ---- softmax, normalisation ---------------------------------------------- */

@@ -1,0 +1,100 @@
+/* Plans of the three passes of a fully connected layer that share one split:
+ * each weight is used by one tile in all passes, so that weights are never
+ * sent and their gradient is made where they lie. Columns and input channels
+ * change places in the gradient of the input, input and output channels in
+ * the gradient of the weights; the batch is not split. Source: PL
+ * poplin/ConvModel (addBwdEstimates, addWuEstimates) and poplin/ConvPlan
+ * (createPlan): the layer takes them where they cost less than three plans of
+ * their own. */
+#include "runtime/cost/plan.h"
+
+typedef struct Joint {
+    const LpCostCtx *x;
+    Conv pass[3]; /* forward, gradient of the input, of the weights */
+    LpPlan *best; /* of the three */
+    int64_t cost;
+    bool fits;
+} Joint;
+
+static void try_split(Joint *q, int64_t groups, int64_t in, int64_t cols)
+{
+    LpSplit s[3] = {{groups, 1, 1, cols, in, 1, 1, 1, 1},
+                    {groups, 1, 1, in, cols, 1, 1, 1, 1},
+                    {groups, 1, 1, cols, 1, in, 1, 1, 1}};
+    LpPlan p[3];
+    int64_t cost = 0;
+    bool fits = true;
+    for (int i = 0; i < 3; i++) {
+        plan_eval(q->x, &q->pass[i], &s[i], NULL, &p[i]);
+        cost += plan_weighed(&p[i]);
+        fits = fits && p[i].fits;
+    }
+    if (!fits || (q->fits && cost >= q->cost))
+        return;
+    q->fits = true;
+    q->cost = cost;
+    for (int i = 0; i < 3; i++)
+        q->best[i] = p[i];
+}
+
+static int64_t next_split(int64_t u, int64_t p)
+{
+    int64_t size = div_up(u, p);
+    return size <= 1 ? u + 1 : div_up(u, size - 1);
+}
+
+static void search(Joint *q, int64_t grain)
+{
+    int64_t tiles = ctx_tiles(q->x), most = lp_min(q->pass[0].groups, tiles);
+    int64_t in = div_up(q->pass[0].in, grain);
+    int64_t cols = div_up(q->pass[0].cols, grain);
+    for (int64_t g = div_up(most, 2); g <= most;
+         g = next_split(q->pass[0].groups, g))
+        for (int64_t i = 1; i <= lp_min(in, tiles / g); i = next_split(in, i))
+            for (int64_t j = 1; j <= lp_min(cols, tiles / g / i);
+                 j = next_split(cols, j))
+                try_split(q, g, i, j);
+}
+
+static Conv pass_of(Conv c, LpConvPass pass, int64_t cols, int64_t in,
+                    int64_t out)
+{
+    c.pass = pass;
+    c.cols = c.in_cols = cols;
+    c.in = in;
+    c.out = out;
+    return c;
+}
+
+/* c: the forward pass, its columns the outputs, its output channels the
+ * batch. */
+bool plan_joint(const LpCostCtx *x, Conv c, LpPlan best[3], int64_t *cost)
+{
+    static const LpConvMethod methods[][3] = {
+        {LP_CONV_AMP, LP_CONV_AMP, LP_CONV_AMP},
+        {LP_CONV_HMAC, LP_CONV_HMAC, LP_CONV_HMAC},
+        {LP_CONV_HMAC, LP_CONV_HMAC, LP_CONV_OUTER}};
+    int64_t k = c.in, n = c.cols, b = c.out;
+    Joint q = {.x = x, .best = best};
+    c.joint = true;
+    for (int m = 0; m < 3; m++) {
+        if (m == 2 && b != 1)
+            continue;
+        bool amp = methods[m][0] == LP_CONV_AMP;
+        c.method = methods[m][0];
+        for (c.out_group = 16; c.out_group >= (amp ? 8 : 16);
+             c.out_group /= 2) {
+            int64_t grain = plan_in_grain(x, &c);
+            c.col_grain = grain;
+            q.pass[0] = pass_of(c, LP_PASS_FWD, n, k, b);
+            q.pass[1] = pass_of(c, LP_PASS_BWD, k, n, b);
+            q.pass[2] = pass_of(c, LP_PASS_WU, n, b, k);
+            for (int i = 0; i < 3; i++)
+                q.pass[i].method = methods[m][i];
+            q.pass[2].out_group = 16;
+            search(&q, grain);
+        }
+    }
+    *cost = q.cost;
+    return q.fits;
+}

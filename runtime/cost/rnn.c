@@ -1,0 +1,240 @@
+/* Recurrent layers: a loop over the steps, each of which slices its inputs out
+ * of the sequence, multiplies, joins the gates and writes what it made into
+ * sequences; in training, what the gradient needs too. Products are brought to
+ * where the state lies. Weights of the gradient are transposed once, before
+ * the loop; the weights' own gradient is one product after the loop unless the
+ * gates' gradients of all steps are more than the weights. Source: PL
+ * popnn/Lstm, Gru and Rnn. */
+#include "runtime/cost/units.h"
+
+/* What a step works on: elements of the state, of the input. */
+typedef struct Step {
+    const LpCostCtx *x;
+    LpCostType t;
+    const LpRnnShape *s;
+    int64_t state, input, width;
+    LpCost c;
+} Step;
+
+static void op(Step *p, LpEwOp op, LpEwForm form, int64_t n)
+{
+    lp_cost_add(&p->c, lp_cost_elementwise(p->x, op, form, p->t, n));
+}
+
+/* Vertices of one compute set. */
+static void op_beside(Step *p, LpEwOp e, LpEwForm form, int64_t n)
+{
+    op(p, e, form, n);
+    p->c.sync_cyc -= p->x->chip->step_cyc;
+}
+
+/* n elements of a sequence, read or written. */
+static void slice(Step *p, int64_t n)
+{
+    lp_cost_add(&p->c, lp_cost_dynamic_slice(p->x, p->t, p->s->steps, n, 1));
+}
+
+/* A copy between tensors that lie alike. */
+static void keep(Step *p, int64_t n)
+{
+    int64_t mine = lp_tile_map(p->x, p->t, n, 8).tile_elems;
+    cost_step(p->x, &p->c, 0, copy_cyc(p->x->chip, p->t, mine, false));
+}
+
+/* A product's result, grouped by the batch: transposed where it is, sent to
+ * where the state lies. */
+static void bring(Step *p, int64_t n)
+{
+    int64_t tiles = ctx_tiles(p->x), mine = div_up(n, tiles);
+    cost_step(p->x, &p->c, 0,
+              transpose_cyc(p->t, div_up(mine, 256), (Block){16, 16}));
+    cost_step(
+        p->x, &p->c,
+        div_up(mine * lp_cost_type_bytes(p->t), p->x->chip->exchange_bytes_cyc),
+        0);
+}
+
+static void multiply(Step *p, int64_t k, int64_t n, LpConvPass pass)
+{
+    LpMatmulShape m = {1, p->s->batch, k, n};
+    lp_cost_add(&p->c, lp_cost_matmul(p->x, p->t, m, pass));
+}
+
+/* The product of one or several gates, with its bias. */
+static void gates(Step *p, int gates, LpConvPass pass)
+{
+    int64_t n = gates * p->s->hidden, all = mul_sat(p->s->batch, n);
+    multiply(p, p->s->in + p->s->hidden, n, pass);
+    bring(p, all);
+    lp_cost_add(&p->c, lp_cost_broadcast(p->x, LP_EW_add, p->t, all, n, 1));
+}
+
+static void count_up(Step *p)
+{
+    cost_step(
+        p->x, &p->c, 0,
+        lp_ew_tile_cyc(p->x->chip, LP_EW_add, LP_EW_SCALAR, LP_COST_INT, 1));
+}
+
+static void lstm(Step *p, LpConvPass pass, bool trains)
+{
+    int64_t n = p->state;
+    gates(p, 4, pass);
+    op(p, LP_EW_sigmoid, LP_EW_UNARY_INPLACE, 3 * n);
+    op_beside(p, LP_EW_tanh, LP_EW_UNARY_INPLACE, n);
+    op(p, LP_EW_mul, LP_EW_BINARY_INPLACE, 2 * n);
+    op(p, LP_EW_add, LP_EW_BINARY_INPLACE, n);
+    op(p, LP_EW_tanh, LP_EW_UNARY, n);
+    op(p, LP_EW_mul, LP_EW_BINARY, n);
+    if (!trains) /* fused with the product before it */
+        p->c.sync_cyc -= p->x->chip->step_cyc;
+}
+
+/* The candidate is a product of its own, of the state behind the reset gate. */
+static void gru(Step *p, LpConvPass pass)
+{
+    int64_t n = p->state;
+    gates(p, 2, pass);
+    op(p, LP_EW_sigmoid, LP_EW_UNARY_INPLACE, 2 * n);
+    op(p, LP_EW_mul, LP_EW_BINARY, n);
+    gates(p, 1, pass);
+    op(p, LP_EW_tanh, LP_EW_UNARY_INPLACE, n);
+    op(p, LP_EW_sub, LP_EW_BINARY, n);
+    op(p, LP_EW_mul, LP_EW_BINARY, n);
+    op(p, LP_EW_add, LP_EW_BINARY, n);
+}
+
+static Step step_of(const LpCostCtx *x, LpCostType t, const LpRnnShape *s)
+{
+    return (Step){.x = x,
+                  .t = t,
+                  .s = s,
+                  .state = mul_sat(s->batch, s->hidden),
+                  .input = mul_sat(s->batch, s->in),
+                  .width = mul_sat(s->gates, s->hidden)};
+}
+
+/* Values of the state's size that a step leaves for its gradient. */
+static int64_t kept(const LpRnnShape *s)
+{
+    return s->gates == 4 ? 6 : s->gates == 3 ? 4 : 1;
+}
+
+LpCost lp_cost_rnn(const LpCostCtx *x, LpCostType t, const LpRnnShape *s,
+                   LpConvPass pass)
+{
+    Step p = step_of(x, t, s);
+    bool trains = pass != LP_PASS_NONE;
+    if (!p.state || !s->steps)
+        return p.c;
+    slice(&p, p.input);
+    if (s->gates == 4) {
+        lstm(&p, pass, trains);
+    } else if (s->gates == 3) {
+        gru(&p, pass);
+    } else {
+        gates(&p, 1, pass);
+        op(&p, LP_EW_tanh, LP_EW_UNARY_INPLACE, p.state);
+    }
+    if (trains) {
+        keep(&p, kept(s) * p.state);
+        keep(&p, (s->gates == 4 ? 2 : 1) * p.state);
+        slice(&p, kept(s) * p.state);
+    }
+    slice(&p, p.state); /* the output */
+    count_up(&p);
+    p.c = lp_cost_repeat(p.c, s->steps);
+    /* the sequence is laid out for the slices */
+    lp_cost_add(&p.c, lp_cost_exchange(x, t, mul_sat(s->steps, p.input)));
+    return p.c;
+}
+
+static void gate_grads(Step *p, int64_t n)
+{
+    op(p, LP_EW_sigmoid_grad, LP_EW_BINARY, n);
+}
+
+static void lstm_grad(Step *p)
+{
+    int64_t n = p->state;
+    op(p, LP_EW_mul, LP_EW_BINARY, 2 * n);
+    gate_grads(p, 2 * n);
+    op(p, LP_EW_add, LP_EW_BINARY_INPLACE, n);
+    op(p, LP_EW_mul, LP_EW_BINARY, 4 * n);
+    gate_grads(p, 3 * n);
+    multiply(p, 4 * p->s->hidden, p->s->in + p->s->hidden, LP_PASS_FWD);
+    bring(p, p->input + n);
+}
+
+static void gru_grad(Step *p)
+{
+    int64_t n = p->state, wide = p->s->in + p->s->hidden;
+    op(p, LP_EW_mul, LP_EW_BINARY, 2 * n);
+    op(p, LP_EW_sub, LP_EW_BINARY, n);
+    gate_grads(p, 2 * n);
+    multiply(p, p->s->hidden, wide, LP_PASS_FWD);
+    bring(p, p->input + n);
+    op(p, LP_EW_mul, LP_EW_BINARY, 2 * n);
+    gate_grads(p, n);
+    multiply(p, 2 * p->s->hidden, wide, LP_PASS_FWD);
+    bring(p, p->input + n);
+    op(p, LP_EW_add, LP_EW_BINARY_INPLACE, p->input);
+    op(p, LP_EW_add, LP_EW_BINARY_INPLACE, n);
+}
+
+/* Gradients of the weights over `rows` rows of steps and batch. */
+static LpCost weight_grads(Step *p, int64_t rows)
+{
+    int64_t wide = p->s->in + p->s->hidden;
+    int64_t first = p->s->gates == 3 ? 2 * p->s->hidden : p->width;
+    LpMatmulShape m = {1, wide, rows, first};
+    LpCost c = lp_cost_matmul(p->x, p->t, m, LP_PASS_WU);
+    lp_cost_add(&c,
+                lp_cost_scaled_add(p->x, p->t, mul_sat(wide, first), false));
+    if (first == p->width)
+        return c;
+    m.n = p->s->hidden;
+    lp_cost_add(&c, lp_cost_matmul(p->x, p->t, m, LP_PASS_WU));
+    lp_cost_add(&c, lp_cost_scaled_add(p->x, p->t, mul_sat(wide, m.n), false));
+    return c;
+}
+
+LpCost lp_cost_rnn_grad(const LpCostCtx *x, LpCostType t, const LpRnnShape *s)
+{
+    Step p = step_of(x, t, s);
+    int64_t weights = mul_sat(s->in + s->hidden, p.width);
+    int64_t all = mul_sat(p.state, s->gates);
+    bool inside = weights <= mul_sat(all, s->steps);
+    if (!p.state || !s->steps)
+        return p.c;
+    slice(&p, p.state); /* of the output's gradient */
+    slice(&p, kept(s) * p.state);
+    op(&p, LP_EW_add, LP_EW_BINARY, p.state);
+    if (s->gates == 4) {
+        lstm_grad(&p);
+    } else if (s->gates == 3) {
+        gru_grad(&p);
+    } else {
+        gate_grads(&p, p.state);
+        multiply(&p, s->hidden, s->in + s->hidden, LP_PASS_FWD);
+        bring(&p, p.input + p.state);
+    }
+    keep(&p, 2 * p.state);
+    slice(&p, p.input);
+    if (inside) {
+        slice(&p, p.input);
+        slice(&p, p.state);
+        lp_cost_add(&p.c, weight_grads(&p, s->batch));
+        op(&p, LP_EW_add, LP_EW_BINARY_INPLACE, all); /* the biases' */
+    } else {
+        slice(&p, all);
+    }
+    count_up(&p);
+    p.c = lp_cost_repeat(p.c, s->steps);
+    if (!inside)
+        lp_cost_add(&p.c, weight_grads(&p, mul_sat(s->steps, s->batch)));
+    int64_t rows[2] = {inside ? s->batch : s->batch * s->steps, p.width};
+    lp_cost_add(&p.c, lp_cost_reduce(x, LP_RED_ADD, t, rows, 2, 1));
+    lp_cost_add(&p.c, lp_cost_copy(x, t, weights, true));
+    return p.c;
+}
