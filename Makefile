@@ -204,13 +204,14 @@ format: setup-lint
 
 # Training steps against PyTorch's and JAX's: WORKLOADS, THREADS, PAIRS,
 # SECONDS, PEERS, COMPILE, EAGER, STEP, CLOCK and PEERS_PYTHON choose
-# (spec/bench/bench.lua). OPS=1: single eager operators, or OPERATORS, at SIZES
-# (spec/bench/operators/bench.lua).
+# (spec/bench/bench.lua). MORE=1: a second set of networks, torch.compile among
+# the peers (COMPILE=0 leaves it out). OPS=1: single eager operators, or
+# OPERATORS, at SIZES (spec/bench/operators/bench.lua).
 bench: setup
 	+@$(submake) all $(BUILD)/tools/peak
 	@BUILD='$(BUILD)' THREADS='$(THREADS)' PAIRS='$(PAIRS)' \
 	  SECONDS='$(SECONDS)' PEERS='$(PEERS)' COMPILE='$(COMPILE)' \
-	  EAGER='$(EAGER)' STEP='$(STEP)' CLOCK='$(CLOCK)' PEERS_PYTHON='$(PEERS_PYTHON)' \
+	  EAGER='$(EAGER)' MORE='$(MORE)' STEP='$(STEP)' CLOCK='$(CLOCK)' PEERS_PYTHON='$(PEERS_PYTHON)' \
 	  SIZES='$(SIZES)' $(BUILD)/lupine \
 	  $(if $(OPS),spec/bench/operators/bench.lua $(OPERATORS),spec/bench/bench.lua $(WORKLOADS))
 

@@ -9,7 +9,8 @@
 ---
 --- Environment: BUILD, PEERS_PYTHON; THREADS, a list ("1 2"); PAIRS; SECONDS, of a
 --- slice; PEERS, the peers' ways to try ("eager fused"; default: all but compile);
---- COMPILE=1 tries torch.compile too, which takes minutes; EAGER=1 compares a
+--- COMPILE=1 tries torch.compile too, which takes minutes; MORE=1 takes the second
+--- set of workloads, where COMPILE=0 leaves it out; EAGER=1 compares a
 --- plain script of ours with PyTorch's eager mode, nothing compiled; STEP=1 takes
 --- lupine.compile's training step in place of poptorch's; CLOCK=cpu compares processor
 --- time, for a machine that others use.
@@ -36,6 +37,8 @@ local function count(name, text)
   return math.tointeger(n) or n
 end
 
+local MORE = setting("MORE") == "1"
+local COMPILE = setting("COMPILE", MORE and "1" or "0") == "1"
 local BUILD, EAGER = setting("BUILD", "build"), setting("EAGER") == "1"
 local WAY = EAGER and "eager" or setting("STEP") == "1" and "step" or "compiled"
 local PAIRS, SECONDS = count("PAIRS", setting("PAIRS", "7")), count("SECONDS",
@@ -50,6 +53,9 @@ local function middle(list)
   return n % 2 == 1 and list[n // 2 + 1] or (list[n // 2] + list[n // 2 + 1]) / 2
 end
 
+-- Ways of the peer that are packages of their own.
+local RUNTIMES = { onnxruntime = true, openvino = true }
+
 -- ---- the two sides --------------------------------------------------------------
 
 local function start_ours(name, threads, file)
@@ -57,21 +63,21 @@ local function start_ours(name, threads, file)
 end
 
 local function start_peer(python, way, name, threads, file)
-  local script = way == "jax" and "jax_jit" or "pytorch"
+  local script = way == "jax" and "jax_jit" or RUNTIMES[way] and "runtimes" or "pytorch"
   return process.start({ python, ("spec/bench/peers/%s.py"):format(script), name, threads, file,
     way ~= "jax" and way or nil }, threads)
 end
 
 -- The ways that are asked for and that the workload and this Python have.
-local function ways_of(w, has_jax)
+local function ways_of(w, has)
   local wanted = EAGER and "eager" or setting("PEERS")
   local all, out = { table.unpack(w.peers) }, {}
-  if setting("COMPILE") == "1" then
+  if COMPILE then
     all[#all + 1] = "compile"
   end
   for _, way in ipairs(all) do
     local asked = not wanted or (" " .. wanted .. " "):find(" " .. way .. " ", 1, true)
-    if asked and (way ~= "jax" or has_jax) then
+    if asked and (way ~= "jax" and not RUNTIMES[way] or has[way]) then
       out[#out + 1] = way
     end
   end
@@ -81,7 +87,7 @@ end
 -- Tries every way; the fastest and what each took, or nil if none ran.
 local function fastest(peer, name, threads, file)
   local tried, best = {}, nil
-  for _, way in ipairs(ways_of(workloads.all[name], peer.has_jax)) do
+  for _, way in ipairs(ways_of(workloads.all[name], peer.has)) do
     local side = start_peer(peer.python, way, name, threads, file)
     tried[way] = side and side:time(SECONDS)
     if side then
@@ -137,6 +143,9 @@ end
 -- What is known of the step and the machine beside the times.
 local function complete(row, w, work, limits)
   row.samples_s = w.batch * 1e3 / row.ms
+  if not work.operations then
+    return row
+  end
   row.gflops = work.operations / row.ms / 1e6
   row.peak_gflops, row.copy_gbs = limits.fma, copy_rate(limits, work.bytes)
   row.peak_share = row.gflops / limits.fma
@@ -171,7 +180,7 @@ local function compare(name, threads, peer, work, limits)
       theirs.library, theirs.first, theirs.rss
     row.loss, row.peer_loss = ours.loss[#ours.loss], theirs.loss[#theirs.loss]
     row.loss_difference = difference(ours, theirs)
-    row.comparable = row.loss_difference <= TOLERANCE
+    row.comparable = row.loss_difference <= (w.tolerance or TOLERANCE)
   end
   return complete(row, w, work, limits)
 end
@@ -187,9 +196,13 @@ local function peer_python()
   if not path then
     print("No peer: no Python with PyTorch is to be had (PEERS_PYTHON names one). Ours only.")
   end
-  local jax = path and process.read({ path, "-c", "import importlib.util as u\n"
-    .. "print(u.find_spec('jax') is not None)" })
-  return { python = path, has_jax = jax == "True" }
+  local found = path and process.read({ path, "-c", "import importlib.util as u\n"
+    .. "print(*(n for n in ('jax', 'onnxruntime', 'openvino') if u.find_spec(n)))" })
+  local has = {}
+  for name in (found or ""):gmatch("%S+") do
+    has[name] = true
+  end
+  return { python = path, has = has }
 end
 
 local function measure_limits(threads)
@@ -213,8 +226,8 @@ end
 local function check_names(names)
   for _, name in ipairs(names) do
     if not workloads.all[name] then
-      io.stderr:write(("bench: no workload '%s'; there are %s\n"):format(name,
-        table.concat(workloads.order, ", ")))
+      io.stderr:write(("bench: no workload '%s'; there are %s, %s\n"):format(name,
+        table.concat(workloads.order, ", "), table.concat(workloads.more, ", ")))
       return false
     end
   end
@@ -250,8 +263,10 @@ local function main(names)
       failed = failed or row and row.comparable == false
     end
   end
+  table_of.foot(rows)
   os.remove(BUILD .. "/bench.safetensors")
   return not failed
 end
 
-os.exit(main(#arg > 0 and { table.unpack(arg) } or workloads.order), true)
+local default = MORE and workloads.more or workloads.order
+os.exit(main(#arg > 0 and { table.unpack(arg) } or default), true)

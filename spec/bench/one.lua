@@ -1,6 +1,7 @@
 --- Our side of one workload, in a process of its own, which bench.lua drives:
 ---     lupine spec/bench/one.lua WORKLOAD THREADS FILE [WAY]
---- FILE (safetensors) has the weights by name, `input` and `target`. Trains 10
+--- FILE (safetensors) has the weights and buffers by name, `input` (`input2` …) and
+--- `target`. Trains 10
 --- steps and prints `loss` of each, `first` (ms of the first call, compiling
 --- included), `library` and `ready`, a line each; then obeys lines of its input:
 ---     time SECONDS    prints `ms`, the median of a step during that time
@@ -11,7 +12,6 @@ package.path = "./?.lua;" .. package.path
 
 local core = require("lupine.core")
 local lupine = require("lupine")
-local nn = require("torch.nn")
 local poptorch = require("poptorch")
 local safetensors = require("lupine.safetensors")
 local torch = require("torch")
@@ -22,88 +22,146 @@ local wall = core.host.clock
 -- With CLOCK=cpu, the processor's time of all threads: for a machine that others use.
 local clock = os.getenv("CLOCK") == "cpu" and os.clock or wall
 
-local WithLoss = nn.Module:extend("WithLoss")
-
-function WithLoss:init(w)
-  self.model = w.model()
-  self.loss = workloads.loss(w)
+-- Calls f(name, tensor) with parameters and floating buffers.
+local function each_value(model, f)
+  for name, p in model:named_parameters() do
+    f(name, p)
+  end
+  for name, b in model:named_buffers() do
+    if b:is_floating_point() then
+      f(name, b)
+    end
+  end
 end
 
-function WithLoss:forward(x, target)
-  local y = self.model(x)
-  return self.loss(y, y:size(0) == target:size(0) and target or target:flatten())
+-- Statistics as of a network that has been trained.
+local function vary(name, t)
+  if name:find("running_mean$") then
+    t:uniform_(-0.1, 0.1)
+  elseif name:find("running_var$") then
+    t:uniform_(0.5, 1.5)
+  end
 end
 
 local function make(w, path)
   torch.manual_seed(SEED)
-  local model = w.model()
-  local tensors = {}
-  for name, p in model:named_parameters() do
-    tensors[name] = p
+  local model, tensors = w.model(), {}
+  each_value(model, function(name, t)
+    vary(name, t)
+    tensors[name] = t
+  end)
+  local data = { workloads.data(w) }
+  for i, t in ipairs(data) do
+    tensors[i == #data and "target" or i == 1 and "input" or "input" .. i] = t
   end
-  tensors.input, tensors.target = workloads.data(w)
   safetensors.save_file(tensors, path)
+  if not w.products then
+    return
+  end
   local direct, least = workloads.operations(w)
   print(("operations %.9g"):format(direct))
   print(("least %.9g"):format(least))
   print(("bytes %d"):format(workloads.update_bytes(w, model)))
 end
 
+-- The network and what it is called with.
 local function load(w, path)
-  local net = WithLoss(w)
+  local net = workloads.with_loss(w)
   local tensors = safetensors.load_file(path)
   local _ <close> = torch.no_grad()
-  for name, p in net.model:named_parameters() do
-    p:copy_(tensors[name])
+  each_value(net.model, function(name, t)
+    t:copy_(tensors[name])
+  end)
+  local data = { tensors.input }
+  while tensors["input" .. #data + 1] do
+    data[#data + 1] = tensors["input" .. #data + 1]
   end
-  return net, tensors.input, tensors.target
+  data[#data + 1] = tensors.target
+  return net, data
+end
+
+-- What a step does in turn: {a module that returns a loss, the one that learns}.
+local function phases_of(w, net)
+  return w.phases and w.phases(net.model) or { { net, net } }
+end
+
+-- Calls step with each part of some rows of the data; the losses.
+local function in_turn(step, rows, ...)
+  local parts, losses = {}, {}
+  for k, t in ipairs({ ... }) do
+    parts[k] = t:split(rows)
+  end
+  for i = 1, #parts[1] do
+    local args = {}
+    for k, list in ipairs(parts) do
+      args[k] = list[i]
+    end
+    losses[i] = step(table.unpack(args))
+  end
+  return torch.stack(losses)
+end
+
+-- One step of all phases; the sum of their losses.
+local function all_of(steps)
+  return function(...)
+    local sum = steps[1](...)
+    for i = 2, #steps do
+      sum = sum + steps[i](...)
+    end
+    return sum
+  end
 end
 
 -- A plain script, as spec/bench/peers/pytorch.py has it. A call takes `iterations`
 -- steps.
 local function eager(w, net)
-  local optimizer = w.optimizer and w.optimizer(net:parameters())
-  if not optimizer then
+  if not w.optimizer then
     net:eval()
-    return function(x, target)
+    return function(...)
       local _ <close> = torch.no_grad()
-      return net(x, target)
+      return net(...)
     end
   end
-  return function(inputs, targets)
-    local xs, ts, losses = inputs:split(w.batch), targets:split(w.batch), {}
-    for i, x in ipairs(xs) do
+  local steps = {}
+  for i, phase in ipairs(phases_of(w, net)) do
+    local optimizer = w.optimizer(phase[2]:parameters())
+    steps[i] = function(...)
       optimizer:zero_grad()
-      local loss = net(x, ts[i])
+      local loss = phase[1](...)
       loss:backward()
       optimizer:step()
-      losses[i] = loss:detach()
+      return loss:detach()
     end
-    return torch.stack(losses)
+  end
+  local step = all_of(steps)
+  return function(...)
+    return in_turn(step, w.batch, ...)
   end
 end
 
 -- The same as a compiled step.
-local function stepped(w, net, input, target)
+local function stepped(w, net, data)
   if not w.optimizer then
-    return lupine.compile(net:eval(), { input, target })
+    return lupine.compile(net:eval(), data)
   end
-  local rows = w.batch // (w.accumulation or 1)
-  local step = lupine.compile(net, { optimizer = w.optimizer(net:parameters()),
-    accumulation = w.accumulation })
-  return function(inputs, targets)
-    local xs, ts, losses = inputs:split(rows), targets:split(targets:size(0) // (inputs:size(0)
-      // rows)), {}
-    for i, x in ipairs(xs) do
-      losses[i] = step(x, ts[i])
-    end
-    return torch.stack(losses)
+  local steps = {}
+  for i, phase in ipairs(phases_of(w, net)) do
+    steps[i] = lupine.compile(phase[1], { optimizer = w.optimizer(phase[2]:parameters()),
+      accumulation = w.accumulation })
+  end
+  local step = all_of(steps)
+  return function(...)
+    return in_turn(step, w.batch // (w.accumulation or 1), ...)
   end
 end
 
 local WAYS = { eager = eager, step = stepped }
 
-local function compiled(w, net)
+-- Phases share weights, which is a compiled step's business.
+local function compiled(w, net, data)
+  if w.phases then
+    return stepped(w, net, data)
+  end
   local opts = poptorch.Options()
   opts:deviceIterations(w.iterations or 1)
   opts:outputMode(poptorch.OutputMode.All)
@@ -146,12 +204,12 @@ local function losses_of(micro_batches, result, losses)
   end
 end
 
-local function measure(step, x, target, seconds)
-  step(x, target) -- wakes threads and caches
+local function measure(step, data, seconds)
+  step(table.unpack(data)) -- wakes threads and caches
   local times, stop = {}, wall() + seconds
   repeat
     local t = clock()
-    step(x, target)
+    step(table.unpack(data))
     times[#times + 1] = clock() - t
   until wall() >= stop
   return median(times)
@@ -159,15 +217,15 @@ end
 
 local function run(w, threads, path, way)
   torch.set_num_threads(threads)
-  local net, x, target = load(w, path)
+  local net, data = load(w, path)
   collectgarbage()
   forget_peak()
   local t = clock()
-  local step = (WAYS[way] or compiled)(w, net, x, target)
+  local step = (WAYS[way] or compiled)(w, net, data)
   local micro_batches = way ~= "eager" and w.accumulation or 1
   local losses, first = {}, nil
   while #losses < STEPS do
-    losses_of(micro_batches, step(x, target), losses)
+    losses_of(micro_batches, step(table.unpack(data)), losses)
     first = first or clock() - t
   end
   for i = 1, STEPS do
@@ -179,7 +237,7 @@ local function run(w, threads, path, way)
   io.stdout:flush()
   for line in io.lines() do
     local seconds = tonumber(line:match("^time (.*)$"))
-    print(("ms %.9g"):format(measure(step, x, target, seconds) * 1e3 / (w.iterations or 1)))
+    print(("ms %.9g"):format(measure(step, data, seconds) * 1e3 / (w.iterations or 1)))
     io.stdout:flush()
   end
   print(("rss %.1f"):format(status_mb("VmHWM")))

@@ -54,7 +54,7 @@ function M.write(rows, path)
   assert(os.rename(path .. ".new", path))
 end
 
-local LINE = "%-13s %1s %9s %9s %7s %5s %6s  %-13s %9s %6s %13s %6s %6s  %s"
+local LINE = "%-19s %1s %9s %9s %7s %5s %6s  %-13s %9s %6s %14s %6s %6s  %s"
 
 local function figure(ms)
   return ms and (ms < 0.1 and "%.5f" or ms < 10 and "%.3f" or "%.1f"):format(ms) or "-"
@@ -92,11 +92,28 @@ function M.row(row)
     loss = ("%.5f +-%.1g%s"):format(row.loss, row.loss_difference,
       row.comparable and "" or " NOT COMPARABLE")
   end
-  local gflops = row.gflops < 10 and ("%.2f"):format(row.gflops) or rounded(row.gflops)
+  local known = row.gflops ~= nil
+  local gflops = known and row.gflops < 10 and ("%.2f"):format(row.gflops) or rounded(row.gflops)
   print((LINE:format(row.workload, row.threads, figure(row.ms), rounded(row.samples_s), gflops,
-    percent(row.peak_share), percent(row.floor_share), row.peer or "-", figure(row.peer_ms),
-    ratio, spread, rounded(row.rss_mb), rounded(row.peer_rss_mb), loss):gsub("%s+$", "")))
+    known and percent(row.peak_share) or "-", known and percent(row.floor_share) or "-",
+    row.peer or "-", figure(row.peer_ms), ratio, spread, rounded(row.rss_mb),
+    rounded(row.peer_rss_mb), loss):gsub("%s+$", "")))
   io.stdout:flush()
+end
+
+--- Prints the geometric mean of the ratios.
+---@param rows table[]
+function M.foot(rows)
+  local sum, n, below = 0.0, 0, 0
+  for _, row in ipairs(rows) do
+    if row.ratio then
+      sum, n = sum + math.log(row.ratio), n + 1
+      below = below + (row.ratio < 1 and 1 or 0)
+    end
+  end
+  if n > 1 then
+    print(("geometric mean of %d ratios %.2f; below 1: %d"):format(n, math.exp(sum / n), below))
+  end
 end
 
 return M

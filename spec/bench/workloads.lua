@@ -1,5 +1,5 @@
 --- The workloads that are timed; peers/networks.py has their peers' side by the
---- same names.
+--- same names. more/workloads.lua has a second set (peers/more.py).
 ---
 --- A workload: `batch` rows a step, taken as `accumulation` micro-batches (1
 --- where absent; the peer takes them at once); `iterations` steps a call (each on
@@ -8,17 +8,24 @@
 --- below that, a label for each id where there are ids, or `target`, the shape of
 --- a row of real targets; `model` makes the module; `optimizer` takes the
 --- parameters (absent: inference); `peers`, the ways in which the peer may run.
+--- `data` in place of these shapes makes so many rows of the inputs and the target.
+--- With `own_loss` the module returns its loss, with `phases` a step has several:
+--- that gives, of the module, pairs of a module that returns a loss and the one
+--- whose parameters learn by it. `tolerance`, how far apart the losses may be.
 ---
---- For the floor: `products`, the floating-point operations of the products in a
---- step's forward pass (a fused multiply-add is two); `winograd`, those among them
+--- For the floor, which is not told without: `products`, the floating-point
+--- operations of the products in a step's forward pass (a fused multiply-add is
+--- two); `winograd`, those among them
 --- of 3x3 convolutions of stride 1 and at least 16 channels, which Winograd's
 --- algorithm does in 1/2.3 of the time; `repeated`, those of looked up rows
 --- beyond the first of each row of the table; `first`, those of the first layer, whose
 --- input has no gradient. A training step takes three times the products less
 --- once the first.
+local more = require("spec.bench.more.workloads")
 local networks = require("spec.bench.networks")
 local nn = require("torch.nn")
 local optim = require("torch.optim")
+local poptorch = require("poptorch")
 local torch = require("torch")
 
 local M = {}
@@ -130,7 +137,7 @@ M.all = {
   ["gpt-l"] = gpt(networks.gpt_l, 6, 384, 256, 8),
   ["bert-base"] = {
     batch = 1, input = { 128 }, vocabulary = 30522, classes = 9, model = networks.bert,
-    peers = { "eager", "sdpa" },
+    peers = { "eager", "sdpa", "onnxruntime", "openvino" },
     products = 12 * (conv(128, 768, 12 * 768) + 2 * conv(128, 768, 128)) + conv(128, 768, 9),
   },
   ["cnn-inference"] = cnn(nil),
@@ -140,19 +147,45 @@ M.all = {
 M.order = { "demo", "linreg", "mlp64-sgd", "mlp64-adam", "mlp256-sgd", "mlp256-adam", "cnn",
   "resnet18", "lstm", "gpt-s", "gpt-l", "bert-base", "cnn-inference" }
 
---- The loss of a workload's outputs against its targets.
+--- Names in the order of the second set.
+M.more = more.order
+for name, w in pairs(more.all) do
+  M.all[name] = w
+end
+
+local WithLoss = nn.Module:extend("WithLoss")
+
+function WithLoss:init(w)
+  self.model, self.own = w.model(), w.own_loss
+  self.loss = w.target and nn.MSELoss() or nn.CrossEntropyLoss()
+  self.flat = w.vocabulary ~= nil
+end
+
+function WithLoss:forward(...)
+  if self.own then
+    return poptorch.identity_loss(self.model(...), "none")
+  end
+  local inputs = { ... }
+  local target = table.remove(inputs)
+  return self.loss(self.model(table.unpack(inputs)), self.flat and target:flatten() or target)
+end
+
+--- A module that takes a workload's inputs and target and returns the loss.
 ---@param w table a workload
 ---@return torch.nn.Module
-function M.loss(w)
-  return w.classes and nn.CrossEntropyLoss() or nn.MSELoss()
+function M.with_loss(w)
+  return WithLoss(w)
 end
 
 --- The inputs and targets of one call, at random.
 ---@param w table a workload
 ---@return torch.Tensor input
----@return torch.Tensor target
+---@return torch.Tensor ... more inputs, if any, and the target
 function M.data(w)
   local rows = w.batch * (w.iterations or 1)
+  if w.data then
+    return w.data(rows)
+  end
   local shape = { rows, table.unpack(w.input) }
   local x = w.vocabulary and torch.randint(0, w.vocabulary, shape) or torch.rand(shape) * 2 - 1
   if w.target then

@@ -157,6 +157,25 @@ class BERT(nn.Module):
         return self.head(x).flatten(0, 1)
 
 
+def load(make, arrays):
+    """A network with the weights and buffers of that name, and what it is called
+    with: inputs, then the target if there is one."""
+    model = make()
+    with torch.no_grad():
+        for name, t in [*model.named_parameters(), *model.named_buffers()]:
+            if name in arrays:
+                t.copy_(torch.from_numpy(arrays[name]))
+    names = ["input", *("input%d" % i for i in range(2, 10)), "target"]
+    return model, [torch.from_numpy(arrays[n]) for n in names if n in arrays]
+
+
+def loss(y, target):
+    if target.is_floating_point():
+        return F.mse_loss(y, target)
+    places = target if target.dim() == y.dim() - 1 else target.flatten()
+    return F.cross_entropy(y, places)
+
+
 # name: (rows a step, the network, the optimizer and its arguments)
 SGD, ADAM = (torch.optim.SGD, {"lr": 0.01}), (torch.optim.Adam, {"lr": 1e-3})
 MOMENTUM = (torch.optim.SGD, {"lr": 0.01, "momentum": 0.9})

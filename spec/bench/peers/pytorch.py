@@ -15,71 +15,63 @@ LEVEL = WAYS.index(WAY)
 os.environ.setdefault("TORCHINDUCTOR_FREEZING", "1")
 
 import torch  # noqa: E402
-from torch import nn  # noqa: E402
 
+import more  # noqa: E402
 import networks  # noqa: E402
 import serve  # noqa: E402
 
 
-def load(make):
-    arrays = serve.read(FILE)
-    model = make()
-    with torch.no_grad():
-        for name, p in model.named_parameters():
-            p.copy_(torch.from_numpy(arrays[name]))
-    return model, *(torch.from_numpy(arrays[k]) for k in ("input", "target"))
-
-
-def trainer(model, loss_of, optimizer):
+def trainer(phases, optimizer):
     kind, options = optimizer
     if LEVEL >= WAYS.index("fused"):
         options = {**options, "fused": True}
-    optimizer = kind(model.parameters(), **options)
+    phases = [(torch.compile(forward) if WAY == "compile" else forward,
+               kind(learner.parameters(), **options))
+              for forward, learner in phases]
 
-    def forward(x, y):
-        return loss_of(model(x), y)
-    if WAY == "compile":
-        forward = torch.compile(forward)
-
-    def step(x, y):
-        optimizer.zero_grad()
-        loss = forward(x, y)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
+    def step(*batch):
+        total = 0
+        for forward, optimizer in phases:
+            optimizer.zero_grad()
+            loss = forward(*batch)
+            loss.backward()
+            optimizer.step()
+            total = total + loss.detach()
+        return total
     return step
 
 
-def inferrer(model, loss_of):
+def inferrer(model):
     model.eval()
     forward = torch.compile(model) if WAY == "compile" else model
 
-    def infer(x, y):
+    def infer(*batch):
         with torch.no_grad():
-            return loss_of(forward(x), y)
+            return networks.loss(forward(*batch[:-1]), batch[-1])
     return infer
+
+
+def phases_of(name, model):
+    """What a step does in turn: a loss, and the module that learns by it."""
+    if name in more.OWN_LOSS:
+        return model.phases() if hasattr(model, "phases") else [(model, model)]
+    return [(lambda *batch: networks.loss(model(*batch[:-1]), batch[-1]),
+             model)]
 
 
 def main():
     torch.set_num_threads(int(THREADS))
-    rows, make, optimizer = networks.WORKLOADS[NAME]
+    rows, make, optimizer = {**networks.WORKLOADS, **more.WORKLOADS}[NAME]
     networks.Attention.fused = LEVEL >= WAYS.index("sdpa")
-    model, x, y = load(make)
+    model, data = networks.load(make, serve.read(FILE))
     serve.forget_peak()
-    if LEVEL >= WAYS.index("channels_last") and x.dim() == 4:
+    if LEVEL >= WAYS.index("channels_last") and data[0].dim() == 4:
         model = model.to(memory_format=torch.channels_last)
-        x = x.contiguous(memory_format=torch.channels_last)
-    if y.is_floating_point():
-        loss_of = nn.MSELoss()
-    else:
-        cross_entropy = nn.CrossEntropyLoss()
-
-        def loss_of(out, labels):
-            return cross_entropy(out, labels.flatten())
-    step = (trainer(model, loss_of, optimizer) if optimizer
-            else inferrer(model, loss_of))
-    batches = list(zip(x.split(rows), y.split(rows)))
-    del x, y
+        data[0] = data[0].contiguous(memory_format=torch.channels_last)
+    step = (trainer(phases_of(NAME, model), optimizer) if optimizer
+            else inferrer(model))
+    batches = list(zip(*(t.split(rows) for t in data)))
+    del data
     serve.serve(step, batches, "PyTorch " + torch.__version__)
 
 
