@@ -159,6 +159,50 @@ describe("conv1d and conv3d", function()
   end)
 end)
 
+describe("the weights' gradient by channel", function()
+  -- <dy, conv(x, w)> is linear in w: its gradient at a place is its value for the
+  -- window that is 1 there and 0 elsewhere.
+  local function gradient(x, w, dy, o)
+    local conv = w:dim() == 3 and F.conv1d or F.conv2d
+    local places, out = w[0]:numel(), {}
+    for i = 0, places - 1 do
+      local one = torch.zeros({ places }, { dtype = torch.float64 })
+      one[i] = 1
+      local y = conv(x, one:view({ 1, 1, table.unpack(w.shape, 3) }):expand_as(w), o)
+      out[i + 1] = (dy * y):sum({ 0, table.unpack({ 2, 3 }, 1, w:dim() - 2) })
+    end
+    return torch.stack(out, 1):view(w.shape)
+  end
+  for name, c in pairs({
+    ["7 by 7"] = { { 3, 32, 9, 8 }, { 32, 1, 7, 7 }, { padding = 3, groups = 32 } },
+    ["larger than the image"] = { { 2, 16, 3, 3 }, { 16, 1, 7, 7 },
+      { padding = 3, groups = 16 } },
+    ["strided"] = { { 2, 16, 9, 11 }, { 16, 1, 5, 4 },
+      { padding = { 2, 1 }, stride = { 2, 3 }, groups = 16 } },
+    ["dilated"] = { { 2, 16, 12, 11 }, { 16, 1, 2, 6 },
+      { padding = { 0, 4 }, dilation = { 3, 2 }, groups = 16 } },
+    ["of a sequence"] = { { 2, 48, 40 }, { 48, 1, 31 }, { padding = 15, groups = 48 } },
+    ["not of whole blocks"] = { { 2, 20, 30 }, { 20, 1, 9 }, { padding = 4, groups = 20 } },
+  }) do
+    it("is the sum of its definition: " .. name, function()
+      local x, w = numbers(c[1], 1), numbers(c[2], 2)
+      local function made(p, q)
+        q:requires_grad_()
+        local y = (w:dim() == 3 and F.conv1d or F.conv2d)(p, q, c[3])
+        local dy = numbers({ table.unpack(y.shape) }, 3)
+        y:backward(dy:to(y.dtype))
+        return q.grad, dy
+      end
+      local got, dy = made(x:float(), w:float())
+      local want = gradient(x, w, dy, c[3]):tolist()
+      near(got, want, { 1e-4, 2e-5 })
+      near(made(x:float():transpose(-1, -2):contiguous():transpose(-1, -2), w:float()), want,
+        { 1e-4, 2e-5 })
+      near(made(x:half(), w:half()), want, { 1e-1, 2e-2 })
+    end)
+  end
+end)
+
 describe("conv_transpose", function()
   it("is the adjoint of the convolution with the same attributes", function()
     for _, o in ipairs({

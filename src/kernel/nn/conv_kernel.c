@@ -10,6 +10,7 @@
  *
  * float32 (bfloat16 where the CPU has it) runs in the library, in layouts of
  * its choice; operands are reordered from their strides and the result back.
+ * Of wide depthwise windows the gradient is depthwise.h's.
  * float16 goes through float32 by the plain frame. float64, and windows the
  * library does not take, run the direct loops of convref.c in float64. */
 #include <string.h>
@@ -20,13 +21,17 @@
 #include "src/kernel/nn/conv_layout.h"
 #include "src/kernel/nn/conv_sides.h"
 #include "src/kernel/nn/convref.h"
+#include "src/kernel/nn/depthwise.h"
 #include "src/kernel/plain.h"
 #include "src/kernel/product/packed.h"
 #include "src/kernel/state.h"
 
 typedef struct Conv {
     LpDnnPrim *prim, *reorder[LP_CONV_SIDES]; /* NULL: used as it is */
+    LpDepthwise *own;                         /* in place of prim */
+    LpDnnLayout *lies;                        /* of own: a layout a side */
     LpDnnPass pass;
+    int threads;
     uint8_t role[LP_CONV_SIDES]; /* side of operand 0, operand 1, the result */
     size_t off[LP_CONV_SIDES];   /* of reordered copies */
     size_t scratch;              /* offset of the library's scratch */
@@ -41,17 +46,24 @@ static void conv_free(void *state)
 {
     Conv *c = state;
     lp_dnn_free(c->prim);
+    lp_free(c->own);
+    lp_free(c->lies);
     for (int i = 0; i < LP_CONV_SIDES; i++)
         lp_dnn_free(c->reorder[i]);
     lp_free(c);
 }
 
 /* ---- the library --------------------------------------------------------- */
+static const LpDnnLayout *layout_of(const Conv *c, int side)
+{
+    static const LpDnnArg arg[] = {LP_DNN_SRC, LP_DNN_WEIGHTS, LP_DNN_DST};
+    return c->own ? &c->lies[side] : lp_dnn_layout(c->prim, arg[side]);
+}
+
 static LpStatus add_reorder(Conv *c, int side, const LpDnnLayout *user,
                             bool out, int threads, LpErr *e)
 {
-    const LpDnnLayout *own = lp_dnn_layout(
-        c->prim, (LpDnnArg[]){LP_DNN_SRC, LP_DNN_WEIGHTS, LP_DNN_DST}[side]);
+    const LpDnnLayout *own = layout_of(c, side);
     if (lp_dnn_layout_eq(own, user))
         return LP_OK;
     LP_TRY(lp_dnn_reorder_new(out ? own : user, out ? user : own, threads,
@@ -149,16 +161,45 @@ static LpStatus choose(Conv *c, const LpConvGeom *g,
     }
 }
 
+/* The gradient that depthwise.h makes: from blocks to plain rows. */
+static LpStatus build_own(Conv *c, const LpConvGeom *g, const LpDepthwise *d,
+                          const LpDesc *const side[LP_CONV_SIDES],
+                          LpDnnLayout user[LP_CONV_SIDES], LpErr *e)
+{
+    LpDnnConv ignored;
+    LP_TRY(describe(c, g, side, false, &ignored, user, e));
+    c->own = lp_calloc(1, sizeof *d);
+    c->lies = lp_calloc(LP_CONV_SIDES, sizeof *c->lies);
+    LP_FAIL_IF(!c->own || !c->lies, e, LP_E_MEMORY, "out of memory");
+    *c->own = *d;
+    for (int i = 0; i < LP_CONV_SIDES; i++) {
+        int64_t shape[6], strides[6];
+        int n =
+            lp_conv_axes(side[i], i == LP_CONV_W, g->groups, shape, strides);
+        if (i == LP_CONV_W)
+            LP_TRY(lp_dnn_plain(LP_F32, n, shape, NULL, &c->lies[i], e));
+        else
+            LP_TRY(lp_dnn_blocked(LP_F32, n, shape, d->block, &c->lies[i], e));
+    }
+    return LP_OK;
+}
+
 static LpStatus build(Conv *c, const LpConvGeom *g,
                       const LpDesc *const side[LP_CONV_SIDES],
                       const LpKernelReq *r, LpErr *e)
 {
     LpDnnLayout user[LP_CONV_SIDES];
-    LP_TRY(choose(c, g, side, r, user, e));
+    LpDepthwise d;
+    c->threads = r->threads;
+    if (c->pass == LP_DNN_BACKWARD_WEIGHTS &&
+        side[LP_CONV_DST]->dtype == LP_F32 && lp_depthwise_takes(g, &d))
+        LP_TRY(build_own(c, g, &d, side, user, e));
+    else
+        LP_TRY(choose(c, g, side, r, user, e));
     for (int i = 0; i < LP_CONV_SIDES; i++)
         LP_TRY(add_reorder(c, i, &user[i], i == c->role[2], r->threads, e));
     c->scratch = c->work;
-    size_t inner = lp_dnn_work_bytes(c->prim);
+    size_t inner = c->prim ? lp_dnn_work_bytes(c->prim) : 0;
     for (int i = 0; i < LP_CONV_SIDES; i++)
         if (c->reorder[i] && lp_dnn_work_bytes(c->reorder[i]) > inner)
             inner = lp_dnn_work_bytes(c->reorder[i]);
@@ -187,7 +228,11 @@ static LpStatus run_part(const Conv *c, int64_t part,
     void *args[LP_DNN_N_ARGS] = {[LP_DNN_SRC] = own[LP_CONV_SRC],
                                  [LP_DNN_WEIGHTS] = own[LP_CONV_W],
                                  [LP_DNN_DST] = own[LP_CONV_DST]};
-    LP_TRY(lp_dnn_run(c->prim, args, w + c->scratch, e));
+    if (c->own)
+        lp_depthwise_run(c->own, c->threads, own[LP_CONV_SRC], own[LP_CONV_DST],
+                         own[LP_CONV_W]);
+    else
+        LP_TRY(lp_dnn_run(c->prim, args, w + c->scratch, e));
     int r = c->role[2];
     return c->reorder[r] ? run_reorder(c, r, own[r], user[r], w + c->scratch, e)
                          : LP_OK;
@@ -413,7 +458,7 @@ LpStatus lp_conv_layout(const LpKernelReq *r, bool gradient, LpConvLayout *h,
                     e));
     *plain = c->empty;
     if (!c->empty) {
-        h->layout = *lp_dnn_layout(c->prim, LP_DNN_WEIGHTS);
+        h->layout = *layout_of(c, LP_CONV_W);
         *plain = lp_dnn_layout_eq(&h->layout, &rows);
     }
     conv_free(c);
