@@ -91,6 +91,9 @@ LpOwner *lp_push_owner(lua_State *L);
 /* Tells the collector about bytes that storages took since the last call: best
  * before a result is made, which else lives through one collection more. */
 void lp_gc_account(lua_State *L);
+/* A box was made, its tensor let go. */
+void lp_gc_made(void);
+void lp_gc_freed(void);
 /* After LP_E_MEMORY, the first time: collects everything, clears `e`, for the
  * call to be made again; else raises, with `f` in its name. */
 void lp_gc_retry(lua_State *L, LpErr *e, int *tries, const LpForm *f);
