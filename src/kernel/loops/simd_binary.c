@@ -71,6 +71,80 @@
         r[i] = (T)(e);                                                         \
     }
 
+/* What fmod leaves of n elements, n at most PIECE. The quotient q is rounded,
+ * upwards to the next integer at worst, where the rest gets the other sign and
+ * the divisor is added; both products are exact. Where q is too large or no
+ * number the rest is no number at first, and the C library's after that. */
+enum { PIECE = 256 };
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+#define WHOLE(q, most) trunc(q)
+#else
+#define WHOLE(q, most) (double)(int32_t)((q) < (most) ? (q) : 0.0)
+#endif
+#define REST(T, most, times)                                                   \
+    int none = 0;                                                              \
+    EACH(n)                                                                    \
+    {                                                                          \
+        const double a = (double)x[i], b = (double)y[i];                       \
+        const double q = fabs(a / b), w = WHOLE(q, most);                      \
+        double r = times(-w, fabs(b), fabs(a));                                \
+        r += r < 0.0 ? fabs(b) : 0.0;                                          \
+        r = w < 1.0 ? a : copysign(r, a);                                      \
+        rest[i] = (T)(q < (most) ? r : (double)NAN);                           \
+    }                                                                          \
+    for (int64_t i = 0; i < n; i++)                                            \
+        none |= rest[i] != rest[i];
+
+static void rests_f32(int64_t n, const float *x, const float *y, float *rest)
+{
+#define TIMES(a, b, c) ((a) * (b) + (c))
+    REST(float, 0x1p29, TIMES)
+    for (int64_t i = 0; none && i < n; i++)
+        if (rest[i] != rest[i])
+            rest[i] = fmodf(x[i], y[i]);
+}
+
+static void rests_f64(int64_t n, const double *x, const double *y, double *rest)
+{
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    REST(double, 0x1p53, FMAD)
+#else
+    int none = 1;
+    EACH(n) rest[i] = NAN;
+#endif
+    for (int64_t i = 0; none && i < n; i++)
+        if (rest[i] != rest[i])
+            rest[i] = fmod(x[i], y[i]);
+}
+
+/* e reads `rest`, too. */
+#define LOOP_OF_REST(name, T, field, e)                                        \
+    static void name(int64_t n, void *out, const void *const *in,              \
+                     unsigned splat, const LpNum *p)                           \
+    {                                                                          \
+        const T *a = in[0], *b = in[1];                                        \
+        T *r = out, xs[PIECE], ys[PIECE], rests[PIECE];                        \
+        PARAMS(T, field);                                                      \
+        for (int64_t k = 0; k < n; k += PIECE) {                               \
+            const int64_t m = n - k < PIECE ? n - k : PIECE;                   \
+            if (splat & 1)                                                     \
+                EACH(m) xs[i] = *a;                                            \
+            else                                                               \
+                EACH(m) xs[i] = a[k + i];                                      \
+            if (splat & 2)                                                     \
+                EACH(m) ys[i] = *b;                                            \
+            else                                                               \
+                EACH(m) ys[i] = b[k + i];                                      \
+            M(rests)(m, xs, ys, rests);                                        \
+            EACH(m)                                                            \
+            {                                                                  \
+                const T x = xs[i], y = ys[i], rest = rests[i];                 \
+                (void)x, (void)y;                                              \
+                r[k + i] = (T)(e);                                             \
+            }                                                                  \
+        }                                                                      \
+    }
+
 static inline int64_t div_i64(int64_t x, int64_t y)
 {
     return y == 0 ? 0 : y == -1 ? NEGI(x) : x / y;
@@ -143,6 +217,9 @@ static inline int64_t lcm_i64(int64_t x, int64_t y)
 #define M(f) f##_f32
 #define BINARY(name, tail, policy, cost, e, ...)                               \
     LOOP(f32_##name, float, float, f, e)
+#define BINARYR(name, tail, policy, cost, e, ...)                              \
+    LOOP_OF_REST(f32_##name, float, f, e)
+#define LOOP2R(name, e, ie) LOOP_OF_REST(f32_##name, float, f, e)
 #define COMPARE(name, tail, cost, e, ie, marks)                                \
     LOOP(f32_##name, uint8_t, float, f, e)
 #define LOOP2(name, e, ie) LOOP(f32_##name, float, float, f, e)
@@ -158,6 +235,9 @@ static inline int64_t lcm_i64(int64_t x, int64_t y)
 #define M(f) f##_f64
 #define BINARY(name, tail, policy, cost, e, ...)                               \
     LOOP(f64_##name, double, double, f, e)
+#define BINARYR(name, tail, policy, cost, e, ...)                              \
+    LOOP_OF_REST(f64_##name, double, f, e)
+#define LOOP2R(name, e, ie) LOOP_OF_REST(f64_##name, double, f, e)
 #define COMPARE(name, tail, cost, e, ie, marks)                                \
     LOOP(f64_##name, uint8_t, double, f, e)
 #define LOOP2(name, e, ie) LOOP(f64_##name, double, double, f, e)

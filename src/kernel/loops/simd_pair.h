@@ -1,11 +1,11 @@
 /* Functions of the loops of binary.def, for the type T with names M(f).
  * Included twice by simd_binary.c, hence without a guard. */
 
-/* Python's floor division: the quotient of what fmod leaves over, brought to
+/* Python's floor division: the quotient of what fmod leaves over, r, brought to
  * the integer below. */
-static inline T M(div_floor)(T x, T y)
+static inline T M(div_floor)(T x, T y, T r)
 {
-    T r = M(fmod)(x, y), q = (x - r) / y;
+    T q = (x - r) / y;
     q = r != 0 && (r < 0) != (y < 0) ? q - 1 : q;
     T f = M(floor)(q);
     f = q - f > C(0.5) ? f + 1 : f;
@@ -13,10 +13,9 @@ static inline T M(div_floor)(T x, T y)
     return y == 0 ? x / y : f;
 }
 
-/* Python's modulo: the divisor's sign. */
-static inline T M(mod)(T x, T y)
+/* Python's modulo, of what fmod leaves over: the divisor's sign. */
+static inline T M(mod)(T r, T y)
 {
-    T r = M(fmod)(x, y);
     return r != 0 && (r < 0) != (y < 0) ? r + y : r;
 }
 

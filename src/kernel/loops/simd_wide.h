@@ -94,6 +94,58 @@ static inline float pow_f32(float x, float y)
     return y == 0.0f || x == 1.0f ? 1.0f : r;
 }
 
+/* The angle of (x, y) in [-pi, pi], relative error near 3e-12. The smaller by
+ * the larger magnitude is t in [0, 1]; beyond tan(pi / 8) it is turned by
+ * pi / 4, numerator and denominator alike; then a polynomial in t^2. Infinity is
+ * a number so large that every finite one is nothing beside it. */
+static inline double atan2_wide(double y, double x)
+{
+    double ay = fabs(y), ax = fabs(x);
+    ay = ay > 1e300 ? 0x1p900 : ay;
+    ax = ax > 1e300 ? 0x1p900 : ax;
+    double less = ay < ax ? ay : ax, more = ay < ax ? ax : ay;
+    double turn = less > more * 0.41421356237309503 ? 1.0 : 0.0;
+    double num = less - turn * more, den = more + turn * less;
+    double t = num / (den == 0.0 ? 1.0 : den), z = t * t;
+    double p = FMAD(z, -0.04043033696147107, 0.07135234647464041);
+    p = FMAD(z, p, -0.09028967562110418);
+    p = FMAD(z, p, 0.11107493853432703);
+    p = FMAD(z, p, -0.14285612465275252);
+    p = FMAD(z, p, 0.19999998916690562);
+    p = FMAD(z, p, -0.33333333331439496);
+    p = FMAD(p * z, t, t);
+    p = FMAD(turn, 0.78539816339744828, p);
+    p = ay > ax ? 1.5707963267948966 - p : p;
+    p = lp_double_bits(x) >> 63 ? 3.1415926535897931 - p : p;
+    return x != x || y != y ? x + y : copysign(p, y);
+}
+
+static inline float atan2_f32(float y, float x)
+{
+    return (float)atan2_wide((double)y, (double)x);
+}
+
+static inline float atan_f32(float x)
+{
+    return (float)atan2_wide((double)x, 1.0);
+}
+
+/* sqrt(1 - x^2): NaN beyond 1 */
+static inline double other_side(double x)
+{
+    return sqrt((1.0 - x) * (1.0 + x));
+}
+
+static inline float asin_f32(float x)
+{
+    return (float)atan2_wide((double)x, other_side((double)x));
+}
+
+static inline float acos_f32(float x)
+{
+    return (float)atan2_wide(other_side((double)x), (double)x);
+}
+
 /* sin(x + quarter * pi / 2); |x| <= SINE_MAX, infinity and NaN give NaN. The
  * quarter-turns n are subtracted in pieces of pi / 2: where products are not
  * rounded in float32, in three, of which the first leaves an exact difference;
