@@ -343,7 +343,7 @@ LpStatus lp_line_prepare(const LpKernelReq *r, LpLineKind kind, LpKernel *k,
                    r->op->name);
     LpReduceGeo g;
     lp_reduce_geometry(&r->in[0], &r->out[0], &r->attr[LP_REDUCE_DIM], &g);
-    if (lp_scan_prepare(r, kind, &g, k))
+    if (lp_scan_prepare(r, kind, &g, k) || lp_extreme_prepare(r, kind, &g, k))
         return LP_OK;
     p->g = g;
     p->kind = (uint8_t)kind;

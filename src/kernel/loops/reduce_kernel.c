@@ -21,10 +21,12 @@
 
 enum {
     BLOCK = 2048,       /* elements of a buffer */
-    COLUMNS = 256,      /* results of a stretch */
+    COLUMNS = 1024,     /* results of a stretch */
+    NARROW = 256,       /* as many where several rows are one */
     SOON = 4,           /* rows until one that is asked for is read */
     FLUSH = 64,         /* float32 rows between additions in double */
-    PIECE = 1 << 16,    /* reduced elements of an item */
+    PIECE = 1 << 16,    /* reduced elements of an item of rows */
+    DEEP = 128,         /* rows of an item of columns, at least */
     WORK_MIN = 1 << 16, /* elements that pay for waking a thread */
 };
 
@@ -35,6 +37,7 @@ typedef union State {
 
 typedef struct Plan {
     LpFoldLoop fold;
+    LpRowsLoop rows; /* columns: several rows as they are; NULL: one by one */
     LpLoop map[2], column, exp, sub;
     LpConvert load;         /* operand -> loop type, or `seen` */
     LpConvert truth, widen; /* seen -> bool -> int64; NULL: not asked */
@@ -62,6 +65,14 @@ static LpFoldLoop fold_loop(LpFold fold, LpDtype loop_type)
     static const LpFoldLoop(*_Atomic table)[3];
     if (!table) /* any thread finds the same */
         table = LP_SIMD_PICK(lp_loops_fold);
+    return table[fold][loop_type == LP_F64 ? 0 : loop_type == LP_F32 ? 1 : 2];
+}
+
+static LpRowsLoop rows_loop(LpFold fold, LpDtype loop_type)
+{
+    static const LpRowsLoop(*_Atomic table)[3];
+    if (!table) /* as above */
+        table = LP_SIMD_PICK(lp_loops_rows);
     return table[fold][loop_type == LP_F64 ? 0 : loop_type == LP_F32 ? 1 : 2];
 }
 
@@ -236,6 +247,33 @@ static void fold_columns(const Plan *p, LpLoop column, bool sums, const char *x,
     }
 }
 
+/* As fold_columns, of elements as they are: several rows at once. */
+static void fold_rows(const Plan *p, const char *x, int64_t m, int64_t from,
+                      int64_t to, Room *room, State *s)
+{
+    const LpAxis *red = p->g.axis + p->g.n_kept;
+    const LpAxis *last = red + p->g.n_red - 1;
+    bool fresh = true;
+    while (from < to) {
+        int64_t n = to - from, unused;
+        if (p->fold_kind == LP_FOLD_SUM && n > FLUSH)
+            n = FLUSH;
+        memcpy(room->acc, x + lp_reduce_offset(red, p->g.n_red, from, &unused),
+               (size_t)(m * p->size));
+        for (int64_t i = from + 1; i < from + n;) {
+            int64_t left = last->size - i % last->size;
+            int64_t rows = from + n - i < left ? from + n - i : left;
+            p->rows(rows, last->in, m,
+                    x + lp_reduce_offset(red, p->g.n_red, i, &unused),
+                    room->acc);
+            i += rows;
+        }
+        flush(p, m, room->acc, s, fresh);
+        fresh = false;
+        from += n;
+    }
+}
+
 /* As fold_columns, for sums of few columns whose rows lie end to end: as many
  * rows as a stretch holds are added at once, each into its own accumulators. */
 static void fold_narrow(const Plan *p, const char *x, int64_t m, int64_t from,
@@ -244,10 +282,10 @@ static void fold_narrow(const Plan *p, const char *x, int64_t m, int64_t from,
     static const LpNum none[LP_PW_MAX_PARAM];
     const LpAxis *red = p->g.axis + p->g.n_kept;
     const LpAxis *last = red + p->g.n_red - 1;
-    int64_t wide = COLUMNS / m * m;
+    int64_t wide = NARROW / m * m;
     memset(s, 0, (size_t)m * sizeof *s);
     while (from < to) {
-        State t[COLUMNS];
+        State t[NARROW];
         int64_t unused, left = last->size - from % last->size;
         int64_t rows = to - from < left ? to - from : left;
         rows = rows < FLUSH * wide / m ? rows : FLUSH * wide / m;
@@ -299,6 +337,8 @@ static void column_item(const Plan *p, const char *x, char *y, State *work,
     }
     if (p->narrow)
         fold_narrow(p, x, m, from, to, room, s);
+    else if (p->rows)
+        fold_rows(p, x, m, from, to, room, s);
     else
         fold_columns(p, p->column, p->fold_kind == LP_FOLD_SUM, x, m, from, to,
                      logsum ? room->top : NULL, room, s);
@@ -313,7 +353,6 @@ static void column_item(const Plan *p, const char *x, char *y, State *work,
 static void join(const Plan *p, char *y, State *work, int64_t group)
 {
     const LpAxis *last = &p->g.axis[p->g.n_kept - 1];
-    LpFoldLoop fold = fold_loop((LpFold)p->fold_kind, (LpDtype)p->state_type);
     int64_t width = p->columns ? COLUMNS : 1, out, m = 1;
     State *s = work + group * p->pieces * width;
     if (p->columns) {
@@ -325,9 +364,8 @@ static void join(const Plan *p, char *y, State *work, int64_t group)
     } else {
         lp_reduce_offset(p->g.axis, p->g.n_kept, group, &out);
     }
-    for (int64_t k = 1; k < p->pieces; k++)
-        for (int64_t j = 0; j < m; j++)
-            fold(1, &s[k * width + j], &s[j]);
+    rows_loop((LpFold)p->fold_kind, (LpDtype)p->state_type)(
+        p->pieces - 1, width * (int64_t)sizeof *s, m, s + width, s);
     finish(p, s, NULL, m, y + out, last->out);
 }
 
@@ -404,7 +442,7 @@ static bool is_narrow(const Plan *p)
     const LpAxis *red = &p->g.axis[p->g.n_kept + p->g.n_red - 1];
     return p->columns && p->direct && !p->map[0] && !p->map[1] &&
            p->fold_kind == LP_FOLD_SUM && p->end != LP_END_LOGSUM &&
-           p->state_type == LP_F64 && kept->size <= COLUMNS / 2 &&
+           p->state_type == LP_F64 && kept->size <= NARROW / 2 &&
            kept->in == p->size && red->in == kept->size * p->size;
 }
 
@@ -418,6 +456,8 @@ static void set_pieces(Plan *p)
         groups = groups / last * ((last + COLUMNS - 1) / COLUMNS);
     }
     p->piece = PIECE / columns;
+    if (p->piece < DEEP)
+        p->piece = DEEP;
     p->pieces = p->end == LP_END_LOGSUM || g->red_elems == 0
                     ? 1
                     : (g->red_elems + p->piece - 1) / p->piece;
@@ -457,6 +497,7 @@ LpStatus lp_reduce_prepare(const LpKernelReq *r, const LpReduceSpec *spec,
     p->fold_kind = (uint8_t)spec->fold;
     p->fold = fold_loop(spec->fold, t);
     p->column = loop_of(column[spec->fold], t);
+    p->rows = NULL;
     p->exp = loop_of(LP_LOOP_exp, t);
     p->sub = loop_of(LP_LOOP_sub, t);
     for (int i = 0; i < 2; i++)
@@ -468,6 +509,9 @@ LpStatus lp_reduce_prepare(const LpKernelReq *r, const LpReduceSpec *spec,
     set_conversions(p, r->in[0].dtype, to, spec->truth);
     p->columns = wants_columns(&p->g);
     p->narrow = is_narrow(p);
+    if (p->columns && p->direct && !p->map[0] && !p->map[1] &&
+        p->end != LP_END_LOGSUM && p->g.axis[p->g.n_kept - 1].in == p->size)
+        p->rows = rows_loop(spec->fold, t);
     set_pieces(p);
     k->run = run;
     k->threads = 1;

@@ -34,6 +34,23 @@ typedef enum {
     LP_END_LOGSUM, /* the fold is of exp(x - max); log, and add max */
 } LpReduceEnd;
 
+/* Folds `rows` rows, `step` bytes apart, into m results of the loop type, row by
+ * row. */
+typedef void (*LpRowsLoop)(int64_t rows, int64_t step, int64_t m, const void *x,
+                           void *acc);
+typedef const LpRowsLoop LpRowsLoops[LP_N_FOLDS][3]; /* as above */
+LP_SIMD_EXTERN(LpRowsLoops, lp_loops_rows);
+
+/* Where the first extreme lies, a NaN before all: of a line of n elements; and
+ * of m lines across `rows` rows, `step` floats apart, the extreme, too. */
+typedef struct LpExtremeLoops {
+    int64_t (*along)(int64_t n, const float *x);
+    void (*across)(int64_t rows, int64_t step, int64_t m, const float *x,
+                   float *best, int32_t *where);
+} LpExtremeLoops;
+typedef const LpExtremeLoops LpExtremePair[2]; /* greatest, least */
+LP_SIMD_EXTERN(LpExtremePair, lp_loops_extreme);
+
 typedef struct LpReduceSpec {
     LpFold fold;
     int map[2]; /* LP_LOOP_… of one operand (or pow), or LP_LOOP_NONE */
@@ -101,6 +118,11 @@ typedef enum {
 
 LpStatus lp_line_prepare(const LpKernelReq *r, LpLineKind kind, LpKernel *k,
                          LpErr *e);
+
+/* Greatest and least of float32 along one dimension (extreme.c); false: not
+ * this request. */
+bool lp_extreme_prepare(const LpKernelReq *r, LpLineKind kind,
+                        const LpReduceGeo *g, LpKernel *k);
 
 /* y_j = d_j + a_j y_(j-1) along a dimension, from the end in reverse, of
  * operands a, d of one shape; attributes: dimensions (one or none), reverse

@@ -71,3 +71,104 @@ LpFoldLoops LP_SIMD_NAME(lp_loops_fold) = {
     [LP_FOLD_MAX] = {max_f64, max_f32, max_i64},
     [LP_FOLD_MIN] = {min_f64, min_f32, min_i64},
 };
+
+/* Four rows at once: each result is read and written once for them. */
+#define ROWS(name, T, step)                                                    \
+    static void rows_##name(int64_t rows, int64_t bytes, int64_t m,            \
+                            const void *data, void *acc)                       \
+    {                                                                          \
+        const char *at = data;                                                 \
+        T *a = acc;                                                            \
+        for (; rows >= 4; rows -= 4, at += 4 * bytes) {                        \
+            const T *x[4];                                                     \
+            for (int k = 0; k < 4; k++)                                        \
+                x[k] = (const void *)(at + k * bytes);                         \
+            _Pragma("GCC ivdep") for (int64_t j = 0; j < m; j++)               \
+            {                                                                  \
+                T u = a[j], v = x[0][j];                                       \
+                u = (T)(step), v = x[1][j];                                    \
+                u = (T)(step), v = x[2][j];                                    \
+                u = (T)(step), v = x[3][j];                                    \
+                a[j] = (T)(step);                                              \
+            }                                                                  \
+        }                                                                      \
+        for (; rows > 0; rows--, at += bytes) {                                \
+            const T *x = (const void *)at;                                     \
+            _Pragma("GCC ivdep") for (int64_t j = 0; j < m; j++)               \
+            {                                                                  \
+                const T u = a[j], v = x[j];                                    \
+                a[j] = (T)(step);                                              \
+            }                                                                  \
+        }                                                                      \
+    }
+
+/* As the loops of maximum and minimum have it. */
+#define MORE_OR_NAN(u, v) ((u) > (v) || (u) != (u) ? (u) : (v))
+#define LESS_OR_NAN(u, v) ((u) < (v) || (u) != (u) ? (u) : (v))
+ROWS(sum_f32, float, u + v)
+ROWS(sum_f64, double, u + v)
+ROWS(sum_i64, uint64_t, u + v)
+ROWS(prod_f32, float, u *v)
+ROWS(prod_f64, double, u *v)
+ROWS(prod_i64, uint64_t, u *v)
+ROWS(max_f32, float, MORE_OR_NAN(u, v))
+ROWS(max_f64, double, MORE_OR_NAN(u, v))
+ROWS(max_i64, int64_t, v > u ? v : u)
+ROWS(min_f32, float, LESS_OR_NAN(u, v))
+ROWS(min_f64, double, LESS_OR_NAN(u, v))
+ROWS(min_i64, int64_t, v < u ? v : u)
+
+LpRowsLoops LP_SIMD_NAME(lp_loops_rows) = {
+    [LP_FOLD_SUM] = {rows_sum_f64, rows_sum_f32, rows_sum_i64},
+    [LP_FOLD_PROD] = {rows_prod_f64, rows_prod_f32, rows_prod_i64},
+    [LP_FOLD_MAX] = {rows_max_f64, rows_max_f32, rows_max_i64},
+    [LP_FOLD_MIN] = {rows_min_f64, rows_min_f32, rows_min_i64},
+};
+
+/* ---- positions ----------------------------------------------------------- */
+/* The value first, then its place: blocks until one has it. */
+#define EXTREME(name, fold, START, BEATS)                                      \
+    static int64_t name##_along(int64_t n, const float *x)                     \
+    {                                                                          \
+        enum { BLOCK = 64 };                                                   \
+        double top = START;                                                    \
+        int64_t i = 0;                                                         \
+        fold(n, x, &top);                                                      \
+        const float best = (float)top;                                         \
+        for (; i + BLOCK <= n; i += BLOCK) {                                   \
+            int found = 0;                                                     \
+            for (int j = 0; j < BLOCK; j++) {                                  \
+                const float v = x[i + j];                                      \
+                found |= (v == best) | ((v != v) & (best != best));            \
+            }                                                                  \
+            if (found)                                                         \
+                break;                                                         \
+        }                                                                      \
+        while (i + 1 < n && x[i] != best && (x[i] == x[i] || best == best))    \
+            i++;                                                               \
+        return i;                                                              \
+    }                                                                          \
+    static void name##_across(int64_t rows, int64_t step, int64_t m,           \
+                              const float *x, float *best, int32_t *where)     \
+    {                                                                          \
+        memcpy(best, x, (size_t)m * sizeof *best);                             \
+        memset(where, 0, (size_t)m * sizeof *where);                           \
+        for (int64_t i = 1; i < rows; i++) {                                   \
+            const float *u = x + i * step;                                     \
+            const int32_t here = (int32_t)i;                                   \
+            _Pragma("GCC ivdep") for (int64_t j = 0; j < m; j++)               \
+            {                                                                  \
+                const float v = u[j], b = best[j];                             \
+                const int takes = (v BEATS b) | ((v != v) & (b == b));         \
+                best[j] = takes ? v : b;                                       \
+                where[j] = takes ? here : where[j];                            \
+            }                                                                  \
+        }                                                                      \
+    }
+EXTREME(most, max_f32, -INFINITY, >)
+EXTREME(least, min_f32, INFINITY, <)
+
+LpExtremePair LP_SIMD_NAME(lp_loops_extreme) = {
+    {most_along, most_across},
+    {least_along, least_across},
+};
