@@ -226,9 +226,12 @@ static LpStatus send(Pass *p, LpEager *g, LpNode *n, const LpVal *din)
                          : lp_full(&g->b, type, lp_float(0));
         if (lp_failed(&g->b))
             return p->err->code;
+        LpTensor *t = lp_eager_get(g, v);
+        if (!t)
+            return p->err->code;
         if (detect_anomaly)
-            LP_TRY(check_numbers(lp_eager_get(g, v), n->op, i, p->err));
-        LP_TRY(deliver(p, &n->edge[i], lp_eager_get(g, v)));
+            LP_TRY(check_numbers(t, n->op, i, p->err));
+        LP_TRY(deliver(p, &n->edge[i], t));
     }
     return LP_OK;
 }

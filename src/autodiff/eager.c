@@ -59,7 +59,11 @@ LpVal lp_eager_arg(LpEager *g, const LpArg *a)
 
 LpTensor *lp_eager_get(LpEager *g, LpVal v)
 {
-    return v == LP_NOVAL ? NULL : at(g, v)->t;
+    if (v == LP_NOVAL)
+        return NULL;
+    if (at(g, v)->later && !lp_failed(&g->b))
+        lp_eager_make(g, v);
+    return at(g, v)->t;
 }
 
 static int emit(LpBuilder *b, const LpOp *op, const LpVal *in, int n_in,
@@ -68,6 +72,12 @@ static int emit(LpBuilder *b, const LpOp *op, const LpVal *in, int n_in,
     LpEager *g = (LpEager *)b;
     if (lp_failed(b))
         return 0;
+    if (lp_eager_put_off(g, op, in, n_in, attr, out))
+        return lp_failed(b) ? 0 : 1;
+    for (int i = 0; i < n_in; i++)
+        if (in[i] != LP_NOVAL && at(g, in[i])->later &&
+            lp_eager_make(g, in[i]) != LP_OK)
+            return 0;
     /* to rules, as in a graph, values lie in order */
     const LpTensor *seen =
         op->flags & LP_OPF_OWN_STRIDES ? at(g, in[0])->t : NULL;

@@ -383,7 +383,7 @@ LpStatus lp_call_infer(LpCall *c, const LpOp *op, const LpArg *in, int n_in,
     return LP_OK;
 }
 
-static void fill_desc(LpDesc *d, const LpTensor *t)
+void lp_desc_of_tensor(LpDesc *d, const LpTensor *t)
 {
     size_t n = (size_t)t->ndim * sizeof *t->shape;
     d->dtype = t->dtype;
@@ -399,7 +399,7 @@ static void fill_arg(LpDesc *d, const LpArg *a, const LpType *type, void **p)
 {
     *p = NULL;
     if (a->t) {
-        fill_desc(d, a->t);
+        lp_desc_of_tensor(d, a->t);
         *p = lp_tensor_data(a->t);
         return;
     }
@@ -437,6 +437,31 @@ LpStatus lp_call_measure(LpCall *c, const LpArg *in, LpErr *e)
     return LP_OK;
 }
 
+static LpStatus run_prepared(const LpKernel *k, void *const *in,
+                             void *const *out, bool may_stop, LpErr *e)
+{
+    LpRunCtx rc = {.seed = seed};
+    LpStatus s = k->work_bytes ? need_work(k->work_bytes, e) : LP_OK;
+    lp_kernels_may_stop = may_stop;
+    if (s == LP_OK)
+        s = k->run(k, in, out, work, &rc, e);
+    if (s == LP_OK && lp_kernel_stops())
+        s = lp_fail(e, LP_E_INTERRUPT, "interrupted");
+    lp_kernels_may_stop = false;
+    return s;
+}
+
+LpStatus lp_call_fused(LpFusedReq *r, void *const *in, void *const *out,
+                       LpErr *e)
+{
+    LpKernel k = {.work_bytes = 0};
+    r->threads = lp_kernel_width();
+    LP_TRY(lp_fused_prepare(r, &k, e));
+    LpStatus s = run_prepared(&k, in, out, true, e);
+    lp_kernel_fini(&k);
+    return s;
+}
+
 LpStatus lp_call_run(const LpCall *c, const LpArg *in, LpTensor *const *out,
                      uint64_t site, bool may_stop, LpErr *e)
 {
@@ -452,7 +477,7 @@ LpStatus lp_call_run(const LpCall *c, const LpArg *in, LpTensor *const *out,
     for (int i = 0; i < c->n_in; i++)
         fill_arg(&ins[i], &in[i], &c->in[i], &ptr[i]);
     for (int i = 0; i < c->n_out; i++) {
-        fill_desc(&dn[i], out[i]);
+        lp_desc_of_tensor(&dn[i], out[i]);
         po[i] = lp_tensor_data(out[i]);
     }
     LpKernelReq req = {.op = c->op,
@@ -464,7 +489,6 @@ LpStatus lp_call_run(const LpCall *c, const LpArg *in, LpTensor *const *out,
                        .site = site,
                        .split = pieces};
     req.threads = lp_width_of(&req, lp_kernel_width());
-    LpRunCtx rc = {.seed = seed};
     LpKernel local;
     const LpKernel *k = &local;
     if (c->op->flags & LP_OPF_CACHED) {
@@ -476,13 +500,7 @@ LpStatus lp_call_run(const LpCall *c, const LpArg *in, LpTensor *const *out,
         local.threads = req.threads;
         LP_TRY(c->op->prepare(&req, &local, e));
     }
-    LpStatus s = k->work_bytes ? need_work(k->work_bytes, e) : LP_OK;
-    lp_kernels_may_stop = may_stop;
-    if (s == LP_OK)
-        s = k->run(k, ptr, po, work, &rc, e);
-    if (s == LP_OK && lp_kernel_stops())
-        s = lp_fail(e, LP_E_INTERRUPT, "interrupted");
-    lp_kernels_may_stop = false;
+    LpStatus s = run_prepared(k, ptr, po, may_stop, e);
     if (k == &local)
         lp_kernel_fini(&local);
     return s;
@@ -500,8 +518,8 @@ LpStatus lp_copy_tensor(LpTensor *dst, LpTensor *src, LpErr *e)
         LP_TRY(lp_copy_tensor(apart, src, e));
         src = apart;
     }
-    fill_desc(&s, src);
-    fill_desc(&d, dst);
+    lp_desc_of_tensor(&s, src);
+    lp_desc_of_tensor(&d, dst);
     lp_copy_strided(&s, lp_tensor_data(src), &d, lp_tensor_data(dst));
     lp_tensor_release(apart);
     return LP_OK;

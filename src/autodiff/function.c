@@ -71,7 +71,7 @@ LpStatus lp_rule_tensor(LpBuilder *b, LpVal v, LpTensor **out, LpErr *e)
         return lp_trace_tensor(lp_trace_current(), v, out, e);
     LpTensor *t = lp_eager_get(g, v);
     *out = t ? lp_tensor_retain(t) : NULL;
-    return LP_OK;
+    return b->err->code;
 }
 
 LpVal lp_rule_value(LpBuilder *b, LpTensor *t)

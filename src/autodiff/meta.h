@@ -5,6 +5,7 @@
 
 #include "src/autodiff/op_call.h"
 #include "src/ir/builder.h"
+#include "src/kernel/loops/fused.h"
 
 typedef struct LpNode LpNode;
 
@@ -86,6 +87,11 @@ LpStatus lp_call_measure(LpCall *c, const LpArg *in, LpErr *e);
 LpStatus lp_call_run(const LpCall *c, const LpArg *in, LpTensor *const *out,
                      uint64_t site, bool may_stop, LpErr *e);
 
+/* The same of a chain, on as many threads as there are. */
+LpStatus lp_call_fused(LpFusedReq *r, void *const *in, void *const *out,
+                       LpErr *e);
+void lp_desc_of_tensor(LpDesc *d, const LpTensor *t);
+
 /* dst's elements = src's, converted, broadcast; they may overlap. */
 LpStatus lp_copy_tensor(LpTensor *dst, LpTensor *src, LpErr *e);
 
@@ -116,8 +122,11 @@ LpVal lp_replay_chain(LpBuilder *b, const LpViewStep *step, LpVal base);
 LpVal lp_put_chain(LpBuilder *b, const LpViewStep *step, LpVal base, LpVal v);
 
 /* ---- the eager builder -------------------------------------------------- */
+typedef struct LpLater LpLater; /* eager_chain.c */
+
 typedef struct LpEagerVal {
-    LpTensor *t;         /* owned; NULL: only a type, or an immediate */
+    LpTensor *t;         /* owned; NULL: a type, an immediate, or `later` */
+    LpLater *later;      /* an operator yet to be run */
     const LpType *type;  /* in the scratch arena: stays where it is */
     bool is_imm, turned; /* a type's: of the tensor that it stands for */
     LpScalar imm;
@@ -137,6 +146,8 @@ typedef struct LpEager {
     size_t n, cap;
     uint64_t forced_site;
     bool has_site;
+    LpLater *last; /* emitted and put off */
+    int n_later;
 } LpEager;
 
 /* Around the use of the scratch memory. */
@@ -146,7 +157,12 @@ LpEager *lp_to_eager(LpBuilder *b); /* NULL: another kind of builder */
 LpVal lp_eager_tensor(LpEager *g, LpTensor *t); /* takes over one reference */
 LpVal lp_eager_type(LpEager *g, const LpType *t, bool turned);
 LpVal lp_eager_arg(LpEager *g, const LpArg *a); /* retains */
-LpTensor *lp_eager_get(LpEager *g, LpVal v);    /* borrowed */
+LpTensor *lp_eager_get(LpEager *g, LpVal v);    /* borrowed; NULL: failed */
+/* Whether the operator need not run yet; *out stands for its result. */
+bool lp_eager_put_off(LpEager *g, const LpOp *op, const LpVal *in, int n_in,
+                      const LpAttr *attr, LpVal *out);
+/* Computes a value that was put off. */
+LpStatus lp_eager_make(LpEager *g, LpVal v);
 
 /* ---- the tape ----------------------------------------------------------- */
 typedef struct LpSaved {

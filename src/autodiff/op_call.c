@@ -35,10 +35,10 @@ static LpStatus expand(LpCall *c, const LpArg *in, const uint64_t *site,
         s = e->code;
     for (int i = 0; i < c->n_out && s == LP_OK; i++) {
         LpTensor *t = lp_eager_get(&g, vout[i]);
-        if (!t)
-            s = lp_fail(e, LP_E_INTERNAL, "%s gave no result %d", c->op->name,
-                        i);
-        else
+        if (!t && e->code == LP_OK)
+            lp_fail(e, LP_E_INTERNAL, "%s gave no result %d", c->op->name, i);
+        s = e->code;
+        if (t)
             out[i] = lp_tensor_retain(t);
         if (s != LP_OK)
             while (i-- > 0)

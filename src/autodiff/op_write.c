@@ -89,7 +89,7 @@ static LpStatus write_value(LpTensor *dst, LpTensor *src, const char *what,
         s = lp_trace_write(dst, lp_eager_get(&g, v), what, e);
     } else if (s == LP_OK) {
         LpTensor *from = lp_eager_get(&g, v);
-        s = lp_tensor_touch(from, false, e);
+        s = from ? lp_tensor_touch(from, false, e) : e->code;
         if (s == LP_OK)
             s = lp_tensor_touch(dst, true, e);
         LpRebase r = {0};

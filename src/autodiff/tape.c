@@ -336,8 +336,8 @@ static LpStatus plan_base(LpTensor *t, LpTensor *base, LpTensor *from,
     LpVal v = s == LP_OK ? lp_eager_tensor(&g, now) : LP_NOVAL;
     if (s == LP_OK) {
         LpVal w = t->base ? lp_put_chain(&g.b, t->view, b, v) : v;
-        s = e->code;
         LpTensor *res = lp_eager_get(&g, w);
+        s = e->code;
         if (s == LP_OK && base->requires_grad && !res->requires_grad) {
             /* overwritten by a constant it still is a result, not a leaf */
             res = lp_eager_get(&g, lp_op1(&g.b, LP_OP_zero, b));
