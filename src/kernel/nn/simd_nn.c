@@ -1,7 +1,8 @@
 /* The loops of nnloops.h for one instruction set: compiled once for each, with
- * LP_SIMD its name. exp is 2^n e^r with |r| <= ln 2 / 2 and the Taylor series
- * of e^r, whose remainder is below a tenth of the last place; 2^n is applied
- * in two halves so that subnormal results and overflow come out right. */
+ * LP_SIMD its name. exp of float64 is 2^n e^r with |r| <= ln 2 / 2 and the
+ * Taylor series of e^r, whose remainder is below a tenth of the last place; 2^n
+ * is applied in two halves so that subnormal results and overflow come out
+ * right. */
 #include <math.h>
 #ifdef __AVX2__
 #include <immintrin.h>
@@ -9,6 +10,7 @@
 
 #include "src/base/half.h"
 #include "src/base/random.h"
+#include "src/kernel/loops/simd_math.h"
 #include "src/kernel/nn/nnloops.h"
 
 #ifdef __AVX512F__
@@ -16,30 +18,6 @@
 #else
 #define VBYTES 32
 #endif
-
-static inline float exp_f32(float x)
-{
-    const float magic = 12582912.0f; /* 1.5 * 2^23: rounds to an integer */
-    x = x > 89.0f ? 89.0f : x;
-    x = x < -105.0f ? -105.0f : x;
-    float t = x * 1.44269504088896341f + magic;
-    uint32_t n = lp_float_bits(t) - lp_float_bits(magic);
-    float k = t - magic;
-    float r = x - k * 0.693359375f; /* ln 2 in two parts */
-    r = r - k * -2.12194440e-4f;
-    float p = 1.0f / 5040;
-    p = p * r + 1.0f / 720;
-    p = p * r + 1.0f / 120;
-    p = p * r + 1.0f / 24;
-    p = p * r + 1.0f / 6;
-    p = p * r + 0.5f;
-    p = p * r + 1.0f;
-    p = p * r + 1.0f;
-    uint32_t half = (uint32_t)((int32_t)n >> 1);
-    float a = lp_bits_float((half + 127) << 23);
-    float b = lp_bits_float((n - half + 127) << 23);
-    return p * a * b;
-}
 
 static inline double bits_double(uint64_t u)
 {
@@ -59,22 +37,22 @@ static inline double exp_f64(double x)
     memcpy(&m, &magic, sizeof m);
     n -= m;
     double k = t - magic;
-    double r = x - k * 6.93147180369123816490e-01;
-    r = r - k * 1.90821492927058770002e-10;
+    double r = FMAD(k, -6.93147180369123816490e-01, x);
+    r = FMAD(k, -1.90821492927058770002e-10, r);
     double p = 1.0 / 6227020800.0;
-    p = p * r + 1.0 / 479001600.0;
-    p = p * r + 1.0 / 39916800.0;
-    p = p * r + 1.0 / 3628800.0;
-    p = p * r + 1.0 / 362880.0;
-    p = p * r + 1.0 / 40320.0;
-    p = p * r + 1.0 / 5040.0;
-    p = p * r + 1.0 / 720.0;
-    p = p * r + 1.0 / 120.0;
-    p = p * r + 1.0 / 24.0;
-    p = p * r + 1.0 / 6.0;
-    p = p * r + 0.5;
-    p = p * r + 1.0;
-    p = p * r + 1.0;
+    p = FMAD(p, r, 1.0 / 479001600.0);
+    p = FMAD(p, r, 1.0 / 39916800.0);
+    p = FMAD(p, r, 1.0 / 3628800.0);
+    p = FMAD(p, r, 1.0 / 362880.0);
+    p = FMAD(p, r, 1.0 / 40320.0);
+    p = FMAD(p, r, 1.0 / 5040.0);
+    p = FMAD(p, r, 1.0 / 720.0);
+    p = FMAD(p, r, 1.0 / 120.0);
+    p = FMAD(p, r, 1.0 / 24.0);
+    p = FMAD(p, r, 1.0 / 6.0);
+    p = FMAD(p, r, 0.5);
+    p = FMAD(p, r, 1.0);
+    p = FMAD(p, r, 1.0);
     uint64_t half = n + 2048; /* >= 0: halves without a signed shift */
     half = (half >> 1) - 1024;
     return p * bits_double((half + 1023) << 52) *
