@@ -48,6 +48,22 @@ static LpStatus expand(LpCall *c, const LpArg *in, const uint64_t *site,
     return s;
 }
 
+/* A composite with a gradient of its own: one node of the tape, and no values
+ * kept but its operands. */
+static LpStatus whole(LpCall *c, const LpArg *in, LpTensor **out, LpErr *e)
+{
+    lp_set_grad_enabled(false);
+    LpStatus s = expand(c, in, NULL, out, e);
+    lp_set_grad_enabled(true);
+    LP_TRY(s);
+    for (int i = 0; i < c->n_out; i++)
+        c->out[i] = lp_tensor_type(out[i]);
+    s = lp_record(c, in, out, 0, NULL, e);
+    for (int i = 0; i < c->n_out && s != LP_OK; i++)
+        lp_tensor_release(out[i]);
+    return s;
+}
+
 static LpStatus view(LpCall *c, const LpArg *in, bool grad, LpTensor **out,
                      LpErr *e)
 {
@@ -117,7 +133,10 @@ static LpStatus call(const LpOp *op, const LpArg *in, int n_in,
     if (s == LP_OK) {
         bool grad = lp_wants_grad(in, n_in);
         *n_out = c.n_out;
-        if (op->kind == LP_OP_COMPOSITE || (grad && !op->grad && op->expand))
+        if (op->kind == LP_OP_COMPOSITE && grad && op->grad && !lp_tracing)
+            s = whole(&c, in, out, e);
+        else if (op->kind == LP_OP_COMPOSITE ||
+                 (grad && !op->grad && op->expand))
             s = expand(&c, in, site, out, e);
         else if (op->flags & LP_OPF_VIEW)
             s = view(&c, in, grad, out, e);

@@ -65,6 +65,11 @@ static LpVal two_parts(LpBuilder *b, const LpVal *in, double edge, double scale)
     LpVal d = difference(b, in[0], in[1]), a = lp_op1(b, LP_OP_abs, d);
     if (isinf(edge)) /* nothing lies beyond; 0 times it would be no number */
         return times(b, square(b, d), 0.5 * scale);
+    if (b->on_host) { /* c (|d| - c / 2), c = min(|d|, edge), in fewer steps */
+        LpVal c = lp_op2(b, LP_OP_minimum, a, lp_immf(b, edge));
+        LpVal rest = lp_sub(b, a, times(b, c, 0.5));
+        return times(b, lp_mul(b, c, rest), scale);
+    }
     LpVal beyond = lp_op2(b, LP_OP_ge, a, lp_immf(b, edge));
     LpVal far = lp_sub(b, a, lp_immf(b, 0.5 * edge));
     far = times(b, far, edge * scale);
@@ -86,8 +91,46 @@ static bool widened(LpBuilder *b, const LpVal *in, int n, LpVal *to, LpDtype *t)
     return half;
 }
 
+/* Its gradient, of the loss reduced by `how`. Eager code has one pass over both
+ * operands for it and keeps nothing else; in graphs the parts have theirs. */
+static void grad_two_parts(LpGrad *g, double edge, double scale,
+                           const char *how)
+{
+    LpBuilder *b = g->b;
+    LpVal v[2], dy = g->dout[0];
+    LpDtype t;
+    if (widened(b, g->in, 2, v, &t))
+        dy = lp_cast(b, dy, LP_F32);
+    LpVal d = difference(b, v[0], v[1]);
+    LpType type = lp_type_of(b, d);
+    LpVal beyond = lp_op2(b, LP_OP_ge, lp_op1(b, LP_OP_abs, d),
+                          lp_immf(b, edge)); /* none beyond infinity */
+    LpVal far =
+        times(b, lp_op1(b, LP_OP_sign, d), edge == 0 ? 1 : edge * scale);
+    LpVal slope = times(b, d, edge == 0 ? 1 : scale);
+    if (!isinf(edge))
+        slope = lp_where(b, beyond, far, slope);
+    if (strcmp(how, "mean") == 0)
+        dy = lp_div(b, dy, lp_immf(b, (double)lp_numel(&type)));
+    LpVal dx = lp_mul(b, slope, dy);
+    g->din[0] = g->need[0] ? dx : LP_NOVAL;
+    g->din[1] = g->need[1] ? lp_neg(b, dx) : LP_NOVAL;
+}
+
+static void grad_smooth_l1(LpGrad *g)
+{
+    double beta = g->attr[3].f;
+    grad_two_parts(g, beta, 1 / beta, how_of(g->attr));
+}
+
+static void grad_huber(LpGrad *g)
+{
+    grad_two_parts(g, g->attr[1].f, 1, g->attr[0].str);
+}
+
 /* attr: size_average, reduce, reduction, beta */
-LP_LOSS(smooth_l1_loss, PAIR REDUCTION ", float beta=1.0")
+LP_LOSS(smooth_l1_loss, PAIR REDUCTION ", float beta=1.0",
+        .grad = grad_smooth_l1, .grad_in = 3)
 {
     double beta = attr[3].f;
     if (!(beta >= 0))
@@ -114,7 +157,8 @@ LP_LOSS(smooth_l1_loss, PAIR REDUCTION ", float beta=1.0")
 }
 
 /* attr: reduction, delta */
-LP_LOSS(huber_loss, PAIR "str reduction='mean', float delta=1.0")
+LP_LOSS(huber_loss, PAIR "str reduction='mean', float delta=1.0",
+        .grad = grad_huber, .grad_in = 3)
 {
     if (!(attr[1].f > 0))
         return LP_REFUSE(

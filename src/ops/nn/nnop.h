@@ -9,8 +9,9 @@
 extern const struct LpPlusOps lp_plus_ops;
 
 /* A loss function of torch.nn.functional, as LP_FORMULA. */
-#define LP_LOSS(id, args)                                                      \
-    LP_FORMULA(id, #id "(" args ") -> Tensor @n", .cast = LP_CAST_WIDE)
+#define LP_LOSS(id, args, ...)                                                 \
+    LP_FORMULA(id, #id "(" args ") -> Tensor @n",                              \
+               .cast = LP_CAST_WIDE __VA_OPT__(, ) __VA_ARGS__)
 
 /* On the host fails unless `w` has the dtype of `x`, or there is none; in
  * graphs weights follow their input (LP_MIX_FOLLOW). `op`, `what`: names for
