@@ -13,7 +13,10 @@
 #include "src/autodiff/trace.h"
 #include "src/kernel/loops/fused.h"
 
-enum { LARGE = 4096 }; /* elements that are worth the preparation */
+enum {
+    LARGE = 4096,   /* elements that may be worth the preparation of a chain */
+    SAVED = 1 << 15 /* elements that it keeps from memory, at least */
+};
 
 struct LpLater {
     const LpOp *op;
@@ -227,10 +230,12 @@ LpStatus lp_eager_make(LpEager *g, LpVal v)
     }
     LpLater **first = todo + n;
     n = LP_FUSED_MAX_NODE - n;
-    LpStatus s = n > 1 ? together(g, first, n) : LP_E_NOT_IMPLEMENTED;
+    const LpType *type = at(g, v)->type;
+    bool pays = (n - 1) * lp_elements(type->shape, type->ndim) >= SAVED;
+    LpStatus s = pays ? together(g, first, n) : LP_E_NOT_IMPLEMENTED;
     if (s != LP_E_NOT_IMPLEMENTED)
         return s;
-    g->b.err->code = LP_OK; /* what no chain can do, one by one */
+    g->b.err->code = LP_OK; /* what no chain can do, or need not */
     g->b.err->msg[0] = g->b.err->context[0] = '\0';
     for (int i = 0; i < n; i++)
         LP_TRY(single(g, first[i]));
