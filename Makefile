@@ -52,10 +52,7 @@ SIMD += avx2 avx512
 AMX := $(SIMD_avx512) -mamx-tile -mamx-bf16
 endif
 
-# --wrap: src/base/team.c
-LIBS := -Wl,--wrap=GOMP_parallel -Wl,--wrap=GOMP_barrier \
-  -Wl,--wrap=omp_get_thread_num -Wl,--wrap=omp_get_num_threads \
-  -Wl,--as-needed -ldnnl -lopenblas -ljansson -lprotobuf-c \
+LIBS := -Wl,--as-needed -ldnnl -lopenblas -ljansson -lprotobuf-c \
   -lzip -lpng -lturbojpeg -lutf8proc -lpcre2-8 -lz -lm -lgomp
 HOST_LIBS := -llua5.4 -ledit
 # libgomp's threads outlive lua_close: the module must stay mapped.

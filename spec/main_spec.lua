@@ -37,41 +37,6 @@ describe("the host program", function()
     as_lua({ "-", "a", "b" }, "print(arg[0], ...)")
   end)
 
-  describe("has threads that wait", function()
-    local show = [[ -e 'print(os.getenv("GOMP_SPINCOUNT"), os.getenv("PWD"))']]
-
-    -- What libgomp took (the last of what it shows), and what a script sees.
-    local function spin(environment)
-      local out, err = program.shell("env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY PWD=/here "
-        .. "OMP_DISPLAY_ENV=verbose " .. environment .. " " .. program.host .. show)
-      local last
-      for rounds in err:gmatch("GOMP_SPINCOUNT = '(%w+)'") do
-        last = rounds
-      end
-      return last, out
-    end
-
-    it("for rounds that scripts and their children do not inherit", function()
-      local rounds, seen = spin("")
-      assert.truthy(rounds == "1000" or rounds == "10000", rounds)
-      assert.equal("nil\t/here\n", seen)
-    end)
-
-    it("for a short time where other programs keep the processors", function()
-      local rounds = spin([[sh -c 'for i in $(seq $(nproc)); do ]]
-        .. [[timeout 1 sh -c "while :; do :; done" >/dev/null 2>&1 & done; ]]
-        .. [[sleep 0.2; exec "$@"' sh]])
-      assert.equal("1000", rounds)
-    end)
-
-    it("as long as the environment says", function()
-      local rounds, seen = spin("GOMP_SPINCOUNT=77")
-      assert.equal("77", rounds)
-      assert.equal("77\t/here\n", seen)
-      assert.equal("0", (spin("OMP_WAIT_POLICY=passive")))
-    end)
-  end)
-
   it("runs code, libraries and standard input as lua does", function()
     as_lua({ "-e", "print(1)", "-eprint(2)" })
     as_lua({ "-l", "string", "-e", "print(string.format('%d', 3))" })

@@ -385,7 +385,6 @@ int main(int argc, char **argv)
 {
     struct Command c = {argv, argc, EXIT_FAILURE};
     int first = 0;
-    lp_host_return_environment();
     if (argc > 0 && argv[0][0])
         program = argv[0];
     int wants = read_options(argv, argc, &first);

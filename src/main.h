@@ -1,4 +1,4 @@
-/* What the three files of the host program share. */
+/* What the files of the host program share. */
 #ifndef LP_MAIN_H
 #define LP_MAIN_H
 
@@ -26,10 +26,5 @@ int lp_host_set_traceback(lua_State *L);
 /* main_edit.c: pushes the table that lua/lupine/repl.lua gets. */
 void lp_host_push_terminal(lua_State *L);
 void lp_host_close_terminal(void);
-
-/* main_spin.c makes waiting threads go to sleep soon, unless the environment
- * says how long they wait. Once, before anything else: gives back the entry of
- * the environment that this took. */
-void lp_host_return_environment(void);
 
 #endif

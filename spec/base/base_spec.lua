@@ -65,10 +65,27 @@ describe("src/base", function()
     end
   end)
 
+  it("reads the quota of its group, those around it and of both versions", function()
+    check("quota")
+  end)
+
+  it("runs each part of a section once, however threads wait", function()
+    check("team")
+    for _, set in ipairs({ "GOMP_SPINCOUNT=0", "GOMP_SPINCOUNT=100000", "OMP_WAIT_POLICY=passive",
+      "OMP_PROC_BIND=true", "taskset -c 0" }) do
+      local out, err, code = program.shell(("env %s %s/tools/check_base team"):format(set,
+        program.build))
+      assert.equal("", out .. err, set)
+      assert.equal(0, code, set)
+    end
+  end)
+
   it("takes the number of threads from the environment, within its limit", function()
     local ask = program.host .. " -e 'print(require(\"lupine.core\").host.cpu().threads)'"
     assert.equal("3\n", (program.shell("OMP_THREAD_LIMIT= OMP_NUM_THREADS=3 " .. ask)))
     assert.equal("2\n", (program.shell("OMP_THREAD_LIMIT=2 OMP_NUM_THREADS=3,2 " .. ask)))
+    assert.equal("1\n", (program.shell("env -u OMP_NUM_THREADS taskset -c 0 " .. ask)))
+    assert.equal("3\n", (program.shell("OMP_NUM_THREADS=3 taskset -c 0 " .. ask)))
   end)
 
   it("asks for large pages under large blocks, where the system has them", function()

@@ -1,18 +1,25 @@
 /* Checks of src/base that Lua cannot reach, against independent sources:
  * conversions against gcc's own _Float16 arithmetic and against rounding by
- * nearest neighbour in double, Philox against Random123's known answers.
- * Usage: check_base half|bfloat16|philox|uniform|normal|log|map. Prints what
- * is wrong and exits with 1. */
+ * nearest neighbour in double, Philox against Random123's known answers; quotas
+ * of made-up groups of processes, and sections that count their parts.
+ * Usage: check_base half|bfloat16|philox|uniform|normal|log|map|quota|team.
+ * Prints what is wrong and exits with 1. */
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
+#include <omp.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "spec/tools/checks.h"
 #include "src/base/half.h"
 #include "src/base/log.h"
 #include "src/base/map.h"
+#include "src/base/quota.h"
 #include "src/base/random.h"
 
 static int wrong;
@@ -285,13 +292,115 @@ static void check_map(void)
     }
 }
 
+/* A file below the present folder, with the folders on its way. */
+static void put(const char *path, const char *text)
+{
+    char folder[PATH_MAX];
+    for (const char *at = strchr(path, '/'); at; at = strchr(at + 1, '/')) {
+        snprintf(folder, sizeof folder, "%.*s", (int)(at - path), path);
+        mkdir(folder, 0700);
+    }
+    FILE *f = fopen(path, "w");
+    if (!f || fputs(text, f) < 0 || fclose(f) != 0)
+        complain(path, 0, 0, 1);
+}
+
+static void check_quota(void)
+{
+    static const struct {
+        const char *groups;
+        double want;
+    } cases[] = {{"0::/\n", 6},
+                 {"0::/a/b\n", 1.5},
+                 {"0::/a\n", 4},
+                 {"0::/a/none\n", 4}, /* its own folder says max */
+                 {"0::/gone/x\n", 6}, /* the path is that of outside */
+                 {"0::/../..\n", 6},
+                 {"5:cpuset:/v\n0::/\n", 6},
+                 {"5:cpu,cpuacct:/v/w\n", 0.25},
+                 {"5:cpuacct,cpu:/v\n4:memory:/v/w\n", 2},
+                 {"5:cpu:/u\n", 0},
+                 {"5:cpu\n\n", 0},
+                 {"", 0}};
+    char top[] = "/tmp/check_base.XXXXXX";
+    if (!mkdtemp(top) || chdir(top) != 0) {
+        complain("mkdtemp", 0, 0, 1);
+        return;
+    }
+    put("cpu.max", "600000 100000\n");
+    put("a/cpu.max", "40000 10000\n");
+    put("a/b/cpu.max", "150000 100000\n");
+    put("a/none/cpu.max", "max 100000\n");
+    put("cpu/v/cpu.cfs_quota_us", "200000\n");
+    put("cpu/v/cpu.cfs_period_us", "100000\n");
+    put("cpu/v/w/cpu.cfs_quota_us", "25000\n");
+    put("cpu/v/w/cpu.cfs_period_us", "100000\n");
+    put("cpu/u/cpu.cfs_quota_us", "-1\n");
+    put("cpu/u/cpu.cfs_period_us", "100000\n");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        put("groups", cases[i].groups);
+        double got = lp_quota("groups", ".");
+        if (got < cases[i].want || got > cases[i].want)
+            complain(cases[i].groups, got, (unsigned)i, 0);
+    }
+    if (lp_quota("nowhere", ".") > 0)
+        complain("no file", 0, 1, 0);
+    char command[64];
+    snprintf(command, sizeof command, "rm -r %s", top);
+    if (chdir("/") != 0 || system(command) != 0)
+        complain("rm", 0, 0, 1);
+}
+
+/* Each part of n sections runs once and knows its number; after a barrier all
+ * see what all did before it, and a section within is part 0 of 1. */
+enum { PARTS = 7 };
+static void check_section(int parts, int seen[][2])
+{
+#pragma omp parallel num_threads(parts)
+    {
+        int i = omp_get_thread_num(), met = 0;
+        seen[i][0]++;
+        if (omp_get_num_threads() != parts || !omp_in_parallel())
+            complain("team", i, (unsigned)omp_get_num_threads(), 0);
+#pragma omp barrier
+        for (int k = 0; k < parts; k++)
+            met += seen[k][0];
+#pragma omp barrier
+        seen[i][0] = 0;
+#pragma omp parallel num_threads(2)
+        seen[i][1] += omp_get_num_threads() == 1 && omp_get_thread_num() == 0;
+        if (met != parts)
+            complain("barrier", i, (unsigned)met, (unsigned)parts);
+    }
+}
+
+static void check_team(void)
+{
+    int seen[PARTS][2] = {{0}}, want = 0, sum = 0;
+    for (int round = 0; round < 300; round++) {
+        for (int parts = 2; parts <= PARTS; parts++)
+            check_section(parts, seen);
+        want += 2;
+        if (seen[PARTS - 1][1] != round + 1 || seen[0][1] != 6 * (round + 1))
+            complain("parts", round, (unsigned)seen[0][1], 0);
+        for (int i = 0; i < 50; i++) {
+#pragma omp parallel for num_threads(2) reduction(+ : sum) schedule(static, 1)
+            for (int k = 0; k < 2; k++)
+                sum += omp_get_thread_num() == k;
+        }
+    }
+    if (sum != 50 * want || omp_in_parallel() || omp_get_num_threads() != 1)
+        complain("sum", 0, (unsigned)sum, (unsigned)(50 * want));
+}
+
 int main(int argc, char **argv)
 {
     static const LpCheck checks[] = {
         {"half", check_half},     {"bfloat16", check_bfloat16},
         {"philox", check_philox}, {"uniform", check_uniform},
         {"normal", check_normal}, {"log", check_log},
-        {"map", check_map},
+        {"map", check_map},       {"quota", check_quota},
+        {"team", check_team},
     };
     return lp_checks_run(argc, argv, checks, sizeof checks / sizeof *checks,
                          &wrong);

@@ -2,6 +2,7 @@
  * lowers what they said. */
 #include "src/base/cpu.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 
 #include "src/base/log.h"
 #include "src/base/process.h"
+#include "src/base/quota.h"
 
 static struct {
     LpSimd simd;
@@ -145,14 +147,22 @@ static int env_count(const char *name)
     return n < 1 ? 0 : n > 1024 ? 1024 : (int)n;
 }
 
+/* Processors that this process may use, within the quota of its container: part
+ * of one counts as a whole one. */
+static int granted(void)
+{
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    double quota = lp_quota("/proc/self/cgroup", "/sys/fs/cgroup");
+    return quota > 0 && quota < n ? (int)ceil(quota) : n;
+}
+
 static void ask_threads(void)
 {
     int n = env_count("OMP_NUM_THREADS");
     int limit = env_count("OMP_THREAD_LIMIT");
-    if (n == 0) {
-        cpu_set_t set;
-        n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    }
+    if (n == 0)
+        n = granted();
     if (limit && n > limit)
         n = limit;
     cpu.threads = n < 1 ? 1 : n;

@@ -1,51 +1,141 @@
-/* A parallel section of one thread runs as a call. GNU OpenMP would allocate,
- * enter and free a team for it: a fifth of a microsecond and some system calls,
- * as much as a kernel of a few hundred elements takes. Inside another section,
- * where replicas run side by side, what the body asks of its team is answered
- * here: it is thread 0 of 1, and waits for nobody.
+/* Parallel sections. The compiler makes calls of GNU OpenMP of them, which are
+ * answered here: those of this project, and of the libraries that have sections
+ * of their own, oneDNN and OpenBLAS, whose calls find these functions before
+ * GNU OpenMP's. The parts of a section are run by whoever is there
+ * (src/base/pool.h); GNU OpenMP's threads would have to be there all.
  *
- * The linker puts __wrap_NAME in place of NAME (--wrap). The libraries that
- * have sections of their own, oneDNN and OpenBLAS, find the GOMP_parallel here
- * before that of GNU OpenMP, and get what they asked for. */
+ * A section of one part runs as a call: a team costs a fifth of a microsecond,
+ * as much as a kernel of a few hundred elements. So does a section within
+ * another, where replicas run side by side: it is part 0 of 1, and waits for
+ * nobody.
+ *
+ * Sections of other code in this process (a custom operator's library) may use
+ * what is not answered here, tasks or loops dealt out on demand: GNU OpenMP
+ * runs them, and answers in them. So it does all where the environment binds
+ * threads to processors, which is its work. */
 #include "src/base/team.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <omp.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
-typedef void Parallel(void (*body)(void *), void *data, unsigned threads,
-                      unsigned flags);
-Parallel GOMP_parallel, __wrap_GOMP_parallel;
+#include "src/base/pool.h"
 
-static _Thread_local int alone; /* sections of one thread within another */
-int __wrap_omp_get_thread_num(void), __wrap_omp_get_num_threads(void);
-int __real_omp_get_thread_num(void), __real_omp_get_num_threads(void);
-void __wrap_GOMP_barrier(void), __real_GOMP_barrier(void);
+typedef void Body(void *data);
+void GOMP_parallel(Body *body, void *data, unsigned threads, unsigned flags);
+void GOMP_barrier(void);
 
-int __wrap_omp_get_thread_num(void)
+/* ---- GNU OpenMP --------------------------------------------------------- */
+static struct {
+    void (*parallel)(Body *body, void *data, unsigned threads, unsigned flags);
+    void (*barrier)(void);
+    int (*thread_num)(void), (*num_threads)(void), (*in_parallel)(void);
+} gnu;
+
+/* Where the code of this project and of its libraries lies. */
+enum { MOST_RANGES = 16 };
+static struct {
+    uintptr_t from, to;
+} range[MOST_RANGES];
+static int n_ranges;
+
+static void add_range(const struct dl_phdr_info *info, const ElfW(Phdr) * h)
 {
-    return alone ? 0 : __real_omp_get_thread_num();
+    if (h->p_type != PT_LOAD || !(h->p_flags & PF_X) || n_ranges == MOST_RANGES)
+        return;
+    range[n_ranges].from = info->dlpi_addr + h->p_vaddr;
+    range[n_ranges].to = range[n_ranges].from + h->p_memsz;
+    n_ranges++;
 }
 
-int __wrap_omp_get_num_threads(void)
+static bool holds(const struct dl_phdr_info *info, uintptr_t at)
 {
-    return alone ? 1 : __real_omp_get_num_threads();
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        uintptr_t from = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+        if (info->dlpi_phdr[i].p_type == PT_LOAD && at >= from &&
+            at < from + info->dlpi_phdr[i].p_memsz)
+            return true;
+    }
+    return false;
 }
 
-void __wrap_GOMP_barrier(void)
+static int look_at(struct dl_phdr_info *info, size_t size, void *unused)
 {
-    if (!alone)
-        __real_GOMP_barrier();
+    (void)size;
+    (void)unused;
+    if (strstr(info->dlpi_name, "/libdnnl.") ||
+        strstr(info->dlpi_name, "/libopenblas") ||
+        holds(info, (uintptr_t)look_at))
+        for (int i = 0; i < info->dlpi_phnum; i++)
+            add_range(info, &info->dlpi_phdr[i]);
+    return 0;
 }
 
-static Parallel *next; /* GNU OpenMP's */
-__attribute__((constructor)) static void find_next(void)
+static bool asks(const char *name)
 {
-    void *at = dlsym(RTLD_NEXT, "GOMP_parallel");
-    memcpy(&next, &at, sizeof next);
+    const char *s = getenv(name);
+    return s && *s;
 }
 
+static bool bound; /* threads to processors */
+__attribute__((constructor)) static void look(void)
+{
+    static const struct {
+        const char *name;
+        void *at;
+    } want[] = {{"GOMP_parallel", &gnu.parallel},
+                {"GOMP_barrier", &gnu.barrier},
+                {"omp_get_thread_num", &gnu.thread_num},
+                {"omp_get_num_threads", &gnu.num_threads},
+                {"omp_in_parallel", &gnu.in_parallel}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        void *at = dlsym(RTLD_NEXT, want[i].name);
+        memcpy(want[i].at, &at, sizeof at);
+    }
+    dl_iterate_phdr(look_at, NULL);
+    bound = asks("OMP_PROC_BIND") || asks("OMP_PLACES") ||
+            asks("GOMP_CPU_AFFINITY");
+}
+
+static bool ours(Body *body)
+{
+    uintptr_t at = (uintptr_t)body;
+    for (int i = 0; i < n_ranges; i++)
+        if (at >= range[i].from && at < range[i].to)
+            return true;
+    return false;
+}
+
+/* ---- what a part asks --------------------------------------------------- */
+int omp_get_thread_num(void)
+{
+    return lp_part.of ? lp_part.i : gnu.thread_num();
+}
+
+int omp_get_num_threads(void)
+{
+    return lp_part.of ? lp_part.of : gnu.num_threads();
+}
+
+int omp_in_parallel(void)
+{
+    return lp_part.of || gnu.in_parallel();
+}
+
+void GOMP_barrier(void)
+{
+    if (lp_part.of > 1)
+        lp_pool_barrier();
+    else if (!lp_part.of)
+        gnu.barrier();
+}
+
+/* ---- watching ----------------------------------------------------------- */
 static const LpTeamWatch *watch;
 
 void lp_team_watch(const LpTeamWatch *w)
@@ -54,9 +144,9 @@ void lp_team_watch(const LpTeamWatch *w)
 }
 
 typedef struct Timed {
-    void (*body)(void *);
+    Body *body;
     void *data;
-    int n; /* threads that came; thread 0 says */
+    int n; /* parts that ran; part 0 says */
 } Timed;
 static LpTeamTime taken[LP_TEAM_MOST];
 
@@ -75,35 +165,55 @@ static void timed_body(void *p)
     taken[i] = (LpTeamTime){start, watch->clock()};
 }
 
-static void run(void (*body)(void *), void *data, unsigned threads,
-                unsigned flags)
+/* ---- running ------------------------------------------------------------ */
+static void run_as(LpPart part, Body *body, void *data)
 {
-    if (!watch || omp_in_parallel()) {
-        next(body, data, threads, flags);
-        return;
-    }
+    LpPart outer = lp_part;
+    lp_part = part;
+    body(data);
+    lp_part = outer;
+}
+
+/* A section that is not within another. */
+static void run(Body *body, void *data, int n)
+{
+    if (bound || n > LP_TEAM_MOST || !lp_pool_run(body, data, n))
+        gnu.parallel(body, data, (unsigned)n, 0);
+}
+
+static void run_watched(Body *body, void *data, int n)
+{
     Timed t = {body, data, 0};
-    next(timed_body, &t, threads, flags);
+    run(timed_body, &t, n);
     if (t.n > 1 && t.n <= LP_TEAM_MOST)
         watch->section(watch->ctx, taken, t.n);
 }
 
-void GOMP_parallel(void (*body)(void *), void *data, unsigned threads,
-                   unsigned flags)
+static void run_others(Body *body, void *data, unsigned threads, unsigned flags)
 {
-    run(body, data, threads, flags);
+    LpPart outer = lp_part;
+    lp_part = (LpPart){0};
+    gnu.parallel(body, data, threads, flags);
+    lp_part = outer;
 }
 
-void __wrap_GOMP_parallel(void (*body)(void *), void *data, unsigned threads,
-                          unsigned flags)
+void GOMP_parallel(Body *body, void *data, unsigned threads, unsigned flags)
 {
-    if (threads != 1) {
-        run(body, data, threads, flags);
-    } else if (omp_in_parallel()) {
-        alone++;
-        body(data);
-        alone--;
-    } else {
-        body(data);
+    if (!ours(body)) {
+        run_others(body, data, threads, flags);
+        return;
     }
+    if (omp_in_parallel()) {
+        run_as((LpPart){0, 1}, body, data);
+        return;
+    }
+    int n = threads ? (int)threads : omp_get_max_threads();
+    int limit = omp_get_thread_limit();
+    n = n < limit ? n : limit;
+    if (n == 1)
+        body(data);
+    else if (watch)
+        run_watched(body, data, n);
+    else
+        run(body, data, n);
 }
