@@ -462,10 +462,10 @@ static LpStatus first_rows(LpDnnLayout *l, int64_t rows, size_t *row, LpErr *e)
 }
 
 /* Which implementation is wanted; NULL: the first. Of float32 with operands in
- * rows that is the one for small batches and transposed weights; the packing one
- * is mostly a tenth quicker, at worst equal, at best twice as quick (AVX-512, one
- * thread), but for operands that it does not pack though rows of 4 or 8 KiB
- * lie on top of each other in the cache. */
+ * rows that is the one for small batches and transposed weights; the packing
+ * one is mostly a tenth quicker, at worst equal, at best twice as quick
+ * (AVX-512, one thread), but for operands that it does not pack though rows of
+ * 4 or 8 KiB lie on top of each other in the cache. */
 static const char *better(const LpDnnMatmul *d)
 {
     const dnnl_memory_desc_t *w = md_of(&d->weights), *x = md_of(&d->src);
