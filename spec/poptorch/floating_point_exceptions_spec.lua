@@ -42,6 +42,8 @@ local EVENTS = {
     T({ 0.0 }) },
   { "invalid operation %(division by infinity%)", "fmod", function(x, y) return x:fmod(y) end,
     T({ 1.0 }), T({ INF }) },
+  { "invalid operation %(division by infinity%)", "remainder", function(x, y) return x % y end,
+    T({ 1.0 }), T({ INF }) },
   { "invalid operation", "mul", function(x, y) return x * y end, T({ 0.0, 1 }), T({ INF, 1 }) },
   { "invalid operation", "sub", function(x, y) return x - y end, T({ INF }), T({ INF }) },
   { "invalid operation", "sqrt", function(x) return x:sqrt() end, T({ -1.0, 1 }) },
