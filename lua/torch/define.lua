@@ -26,13 +26,19 @@ end
 ---@return function
 function M.fn(name, params, fn)
   local where = name .. "()"
+  local count = #params
   local function defined(...)
+    local n = select("#", ...)
+    if n <= count and n > 0 and type((select(n, ...))) ~= "table" and not casts.composed
+      and core.is_tensor((...)) then
+      return fn(...) -- by position
+    end
     local a = check.arguments(where, params, nil, ...)
     M.tensor(a[1], where, params[1])
     if casts.composed then
-      return casts.call(defined, fn, table.unpack(a, 1, #params))
+      return casts.call(defined, fn, table.unpack(a, 1, count))
     end
-    return fn(table.unpack(a, 1, #params))
+    return fn(table.unpack(a, 1, count))
   end
   casts.hooked[defined] = true
   signatures.note(defined, ("%s(%s)"):format(name, table.concat(params, ", ")))

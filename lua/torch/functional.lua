@@ -106,7 +106,7 @@ end
 --- list of ndim tensors [n].
 define("nonzero", { "input", "as_tuple", "out" }, true, function(input, as_tuple, out)
   if not flag(as_tuple, "nonzero(): as_tuple") then
-    return op.nonzero(input, { out = out })
+    return out == nil and op.nonzero(input) or op.nonzero(input, { out = out })
   end
   errors.check(out == nil, "TypeError", "nonzero(): as_tuple gives a list, which takes no out")
   local source = input:dim() == 0 and input:unsqueeze(0) or input
