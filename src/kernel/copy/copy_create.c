@@ -2,11 +2,13 @@
  * by element, not by running sums, and converted once. */
 #include <math.h>
 
+#include "src/base/checked.h"
 #include "src/kernel/attrs.h"
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/copy/hooks.h"
 
 #define BLOCK 256
+#define MANY 32768 /* elements for which threads are woken */
 
 /* ---- empty, fill --------------------------------------------------------- */
 LP_KERNEL_RUN(run_nothing)
@@ -60,24 +62,45 @@ static double element(const Sequence *s, int64_t i)
     return s->power ? pow(s->base, v) : v;
 }
 
+/* Elements [i, i + n). */
+static void whole_block(const Sequence *s, int64_t i, int64_t n, int64_t *to)
+{
+    for (int64_t j = 0; j < n; j++)
+        to[j] =
+            (int64_t)((uint64_t)s->first + (uint64_t)(i + j) * (uint64_t)s->by);
+}
+
+static void real_block(const Sequence *s, int64_t i, int64_t n, double *to)
+{
+    if (s->two_sided)
+        for (int64_t j = 0; j < n; j++)
+            to[j] = element(s, i + j);
+    else
+        for (int64_t j = 0; j < n; j++)
+            to[j] = s->start + s->step * (double)(i + j);
+}
+
 LP_KERNEL_RUN(run_sequence)
 {
     const Sequence *s = (const Sequence *)(const void *)k->inl;
     int64_t bytes = (int64_t)lp_dtype_size(s->to);
-    for (int64_t i = 0; i < s->n; i += BLOCK) {
-        int64_t n = s->n - i < BLOCK ? s->n - i : BLOCK;
+    bool direct = s->whole && s->to == LP_I64 && s->out_step == 1;
+    int64_t blocks = (s->n + BLOCK - 1) / BLOCK;
+#pragma omp parallel for num_threads(k->threads) schedule(static)
+    for (int64_t b = 0; b < blocks; b++) {
+        int64_t i = b * BLOCK, n = lp_min(s->n - i, BLOCK);
         char *to = (char *)out[0] + i * s->out_step * bytes;
         double real[BLOCK];
         int64_t whole[BLOCK];
-        for (int64_t j = 0; j < n; j++)
-            if (s->whole)
-                whole[j] = s->first + (i + j) * s->by;
-            else
-                real[j] = element(s, i + j);
-        if (s->whole)
+        if (direct) {
+            whole_block(s, i, n, (int64_t *)(void *)to);
+        } else if (s->whole) {
+            whole_block(s, i, n, whole);
             lp_convert(LP_I64, whole, 1, s->to, to, s->out_step, n);
-        else
+        } else {
+            real_block(s, i, n, real);
             lp_convert(LP_F64, real, 1, s->to, to, s->out_step, n);
+        }
     }
     return LP_OK;
 }
@@ -89,7 +112,7 @@ static Sequence *sequence(const LpKernelReq *r, LpKernel *k)
                     .n = r->out[0].shape[0],
                     .out_step = r->out[0].strides[0]};
     k->run = run_sequence;
-    k->threads = 1;
+    k->threads = s->n < MANY ? 1 : r->threads;
     return s;
 }
 

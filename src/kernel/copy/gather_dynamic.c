@@ -28,33 +28,72 @@ static void *contiguous(const LpDesc *d, const void *p, LpDtype t, LpErr *e)
 }
 
 /* ---- nonzero ------------------------------------------------------------- */
+static bool is_mask(const LpDesc *d)
+{
+    return d->dtype == LP_BOOL && lp_desc_contiguous(d);
+}
+
+/* Eight at once: the lowest bit of each byte that is not 0, then their sum. */
+static int64_t count_set(const uint8_t *x, int64_t n)
+{
+    const uint64_t ones = UINT64_MAX / 255, low = ones * 127;
+    int64_t found = 0, i = 0;
+    for (; i + 8 <= n; i += 8) {
+        uint64_t v;
+        memcpy(&v, x + i, sizeof v);
+        v = (((v & low) + low) | v) >> 7 & ones;
+        found += (int64_t)(v * ones >> 56);
+    }
+    for (; i < n; i++)
+        found += x[i] != 0;
+    return found;
+}
+
 LP_KERNEL_MEASURE(lp_nonzero_measure)
 {
-    int64_t n = lp_desc_numel(&r->in[0]), found = 0;
-    uint8_t *set = contiguous(&r->in[0], in[0], LP_BOOL, e);
-    if (!set)
+    int64_t n = lp_desc_numel(&r->in[0]);
+    bool mask = is_mask(&r->in[0]);
+    uint8_t *copy = mask ? NULL : contiguous(&r->in[0], in[0], LP_BOOL, e);
+    if (!mask && !copy)
         return LP_E_MEMORY;
-    for (int64_t i = 0; i < n; i++)
-        found += set[i];
-    lp_free(set);
-    out[0].shape[0] = found;
+    out[0].shape[0] = count_set(mask ? in[0] : copy, n);
+    lp_free(copy);
     return LP_OK;
+}
+
+/* Writes the positions of a line's set elements at the rows from `row` on, of
+ * which there are `most`; returns the row behind them. Each element is written,
+ * and what is not set is written over: whether it is cannot be foreseen. */
+static int64_t set_in_line(const uint8_t *set, int64_t n, int64_t *to,
+                           int64_t step, int64_t row, int64_t most)
+{
+    for (int64_t i = 0; i < n && row < most; i++) {
+        to[row * step] = i;
+        row += set[i] != 0;
+    }
+    return row;
 }
 
 LP_KERNEL_RUN(run_nonzero)
 {
     const LpDesc *d = k->state, *o = d + 1;
     LpDesc plain = lp_desc_plain(d, LP_BOOL);
-    uint8_t *set = work;
-    int64_t n = lp_desc_numel(d), at[LP_MAX_DIMS] = {0}, row = 0;
-    lp_copy_strided(d, in[0], &plain, set);
-    for (int64_t i = 0; i < n; i++) {
-        if (set[i] && row < o->shape[0]) {
-            int64_t *to = (int64_t *)out[0] + row++ * o->strides[0];
-            for (int j = 0; j < d->ndim; j++)
-                to[j * o->strides[1]] = at[j];
-        }
-        for (int j = d->ndim - 1; j >= 0 && ++at[j] == d->shape[j]; j--)
+    const uint8_t *set = is_mask(d) ? in[0] : work;
+    int last = d->ndim - 1;
+    int64_t most = o->shape[0], row = 0, at[LP_MAX_DIMS] = {0}, *to = out[0];
+    int64_t n = last < 0 ? 1 : d->shape[last];
+    if (set == work)
+        lp_copy_strided(d, in[0], &plain, work);
+    if (last < 0)
+        return LP_OK;
+    for (int64_t left = lp_desc_numel(d); left > 0; left -= n, set += n) {
+        int64_t from = row;
+        row = set_in_line(set, n, to + last * o->strides[1], o->strides[0], row,
+                          most);
+        for (int j = 0; j < last; j++)
+            for (int64_t i = from; i < row; i++)
+                to[i * o->strides[0] + j * o->strides[1]] = at[j];
+        for (int j = last - 1; j >= 0 && ++at[j] == d->shape[j]; j--)
             at[j] = 0;
     }
     return LP_OK;
@@ -278,23 +317,34 @@ LP_KERNEL_PREPARE(lp_unique_prepare)
 }
 
 /* ---- bincount ------------------------------------------------------------ */
+static bool is_plain_int64(const LpDesc *d)
+{
+    return d->dtype == LP_I64 && lp_desc_contiguous(d);
+}
+
 LP_KERNEL_MEASURE(lp_bincount_measure)
 {
-    int64_t n = lp_desc_numel(&r->in[0]),
-            most = r->attr[LP_BINCOUNT_MINLENGTH].i;
-    int64_t *v = contiguous(&r->in[0], in[0], LP_I64, e);
-    LpStatus st = v ? LP_OK : LP_E_MEMORY;
+    const LpDesc *d = &r->in[0];
+    int64_t n = lp_desc_numel(d), low = 0, most = 0;
+    int64_t *copy = is_plain_int64(d) ? NULL : contiguous(d, in[0], LP_I64, e);
+    const int64_t *v = copy ? copy : in[0];
+    LpStatus st = copy || is_plain_int64(d) ? LP_OK : LP_E_MEMORY;
     for (int64_t i = 0; i < n && st == LP_OK; i++) {
-        if (v[i] < 0 || v[i] >= INT32_MAX)
+        low = v[i] < low ? v[i] : low;
+        most = v[i] > most ? v[i] : most;
+    }
+    for (int64_t i = 0; i < n && (low < 0 || most >= INT32_MAX); i++)
+        if (v[i] < 0 || v[i] >= INT32_MAX) {
             st = lp_fail(e, LP_E_RUNTIME,
                          "bincount only supports 1-d non-negative integral "
                          "inputs below 2^31, got %lld at position %lld",
                          (long long)v[i], (long long)i);
-        else if (v[i] >= most)
-            most = v[i] + 1;
-    }
-    lp_free(v);
-    out[0].shape[0] = most;
+            break;
+        }
+    lp_free(copy);
+    most = n > 0 ? most + 1 : 0;
+    int64_t least = r->attr[LP_BINCOUNT_MINLENGTH].i;
+    out[0].shape[0] = most > least ? most : least;
     return st;
 }
 
@@ -303,27 +353,50 @@ typedef struct Bins {
     bool weighted;
 } Bins;
 
+/* Two tables by turns, so that a number seldom waits for its last count. */
+static LpStatus count_each(const int64_t *v, int64_t n, int64_t bins,
+                           int64_t *count, LpErr *e)
+{
+    int64_t *other = count + bins, i = 0;
+    memset(count, 0, (size_t)(2 * bins) * sizeof *count);
+    for (int64_t j = 0; j < n; j++)
+        LP_FAIL_IF(v[j] < 0 || v[j] >= bins, e, LP_E_RUNTIME,
+                   "bincount: the data changed while it was measured");
+    for (; i + 1 < n; i += 2) {
+        count[v[i]]++;
+        other[v[i + 1]]++;
+    }
+    if (i < n)
+        count[v[i]]++;
+    for (i = 0; i < bins; i++)
+        count[i] += other[i];
+    return LP_OK;
+}
+
+/* work: indices, counts or sums, counts or weights */
 LP_KERNEL_RUN(run_bincount)
 {
     const Bins *s = k->state;
     int64_t n = s->in.shape[0], bins = s->out.shape[0];
-    int64_t *v = work, *count = v + n;
+    int64_t *copy = work, *count = copy + n;
     double *sum = (double *)(void *)count, *w = sum + bins;
-    lp_convert(s->in.dtype, in[0], s->in.strides[0], LP_I64, v, 1, n);
-    memset(count, 0, (size_t)bins * sizeof *count);
-    if (s->weighted)
-        lp_convert(s->weights.dtype, in[1], s->weights.strides[0], LP_F64, w, 1,
-                   n);
+    const int64_t *v = is_plain_int64(&s->in) ? in[0] : copy;
+    if (v == copy)
+        lp_convert(s->in.dtype, in[0], s->in.strides[0], LP_I64, copy, 1, n);
+    if (!s->weighted) {
+        LP_TRY(count_each(v, n, bins, count, e));
+        lp_convert(LP_I64, count, 1, s->out.dtype, out[0], s->out.strides[0],
+                   bins);
+        return LP_OK;
+    }
+    memset(sum, 0, (size_t)bins * sizeof *sum);
+    lp_convert(s->weights.dtype, in[1], s->weights.strides[0], LP_F64, w, 1, n);
     for (int64_t i = 0; i < n; i++) {
         LP_FAIL_IF(v[i] < 0 || v[i] >= bins, e, LP_E_RUNTIME,
                    "bincount: the data changed while it was measured");
-        if (s->weighted)
-            sum[v[i]] += w[i];
-        else
-            count[v[i]]++;
+        sum[v[i]] += w[i];
     }
-    lp_convert(s->weighted ? LP_F64 : LP_I64, count, 1, s->out.dtype, out[0],
-               s->out.strides[0], bins);
+    lp_convert(LP_F64, sum, 1, s->out.dtype, out[0], s->out.strides[0], bins);
     return LP_OK;
 }
 
@@ -336,8 +409,9 @@ LP_KERNEL_PREPARE(lp_bincount_prepare)
     if (s->weighted)
         s->weights = r->in[1];
     s->out = r->out[0];
+    int64_t n = s->in.shape[0], bins = s->out.shape[0];
     k->work_bytes =
-        (size_t)(2 * s->in.shape[0] + s->out.shape[0]) * sizeof(int64_t);
+        (size_t)(n + bins + (s->weighted ? n : bins)) * sizeof(int64_t);
     k->threads = 1;
     return LP_OK;
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "src/base/checked.h"
 #include "src/base/half.h"
 #include "src/base/interrupt.h"
 #include "src/kernel/attrs.h"
@@ -11,10 +12,13 @@
 #include "src/kernel/state.h"
 
 #define CHUNK 256
+#define BLOCK 32
 #define LOOK (1 << 20) /* items between two looks for Ctrl-C */
-#define SMALL 16       /* insertion sort below */
-#define MANY 4096      /* by digits from here on */
-#define DIGIT 11       /* bits */
+#define SMALL 48       /* insertion sort below */
+#define DIGIT 8        /* bits */
+#define RADIX (1 << DIGIT)
+#define DIGITS (64 / DIGIT)
+#define FEW 2048 /* values for which no thread is woken */
 
 /* ---- keys ---------------------------------------------------------------- */
 /* The bits of a float, made to order like an integer. */
@@ -28,21 +32,47 @@ static int64_t key_of_double(double v)
     return bits < 0 ? (int64_t)(~(uint64_t)bits ^ ((uint64_t)1 << 63)) : bits;
 }
 
+/* Of float32 and what fits into it: 32 bits, from 0 on. */
+static inline int64_t key_of_float(float v)
+{
+    int32_t bits = (int32_t)lp_float_bits(v + 0.0F); /* no -0 */
+    int32_t key = bits ^ (bits >> 31 & INT32_MAX);
+    return v != v ? UINT32_MAX : (int64_t)key + -(int64_t)INT32_MIN;
+}
+
+/* n values, at most CHUNK, as keys. */
+static void chunk_keys(LpDtype t, const void *p, int64_t step, int64_t n,
+                       int64_t *key)
+{
+    float narrow[CHUNK];
+    double wide[CHUNK];
+    if (!lp_is_float(t)) {
+        lp_convert(t, p, step, LP_I64, key, 1, n);
+    } else if (t == LP_F64) {
+        lp_convert(t, p, step, LP_F64, wide, 1, n);
+        for (int64_t j = 0; j < n; j++)
+            key[j] = key_of_double(wide[j]);
+    } else {
+        const float *v = p;
+        if (t != LP_F32 || step != 1) {
+            lp_convert(t, p, step, LP_F32, narrow, 1, n);
+            v = narrow;
+        }
+        for (int64_t j = 0; j < n; j++)
+            key[j] = key_of_float(v[j]);
+    }
+}
+
 /* Items first .. n - 1. */
 static void keys(LpDtype t, const void *p, int64_t step, int64_t first,
                  int64_t n, LpSortItem *to)
 {
-    bool real = lp_is_float(t);
-    int64_t bytes = (int64_t)lp_dtype_size(t);
+    int64_t bytes = (int64_t)lp_dtype_size(t), key[CHUNK];
     for (int64_t i = first; i < n; i += CHUNK) {
-        int64_t m = n - i < CHUNK ? n - i : CHUNK;
-        const char *from = (const char *)p + i * step * bytes;
-        double f[CHUNK];
-        int64_t w[CHUNK];
-        lp_convert(t, from, step, real ? LP_F64 : LP_I64,
-                   real ? (void *)f : (void *)w, 1, m);
+        int64_t m = lp_min(n - i, CHUNK);
+        chunk_keys(t, (const char *)p + i * step * bytes, step, m, key);
         for (int64_t j = 0; j < m; j++)
-            to[i + j] = (LpSortItem){real ? key_of_double(f[j]) : w[j], i + j};
+            to[i + j] = (LpSortItem){key[j], i + j};
     }
 }
 
@@ -65,73 +95,73 @@ static void insertion(LpSortItem *x, int64_t n, bool down)
     }
 }
 
-static void merge(const LpSortItem *x, LpSortItem *to, int64_t lo, int64_t mid,
-                  int64_t hi, bool down)
+/* The digits in which keys differ, least significant first; returns how many.
+ */
+static int digits_of(const LpSortItem *x, int64_t n, int shift[DIGITS])
 {
-    int64_t i = lo, j = mid;
-    for (int64_t k = lo; k < hi; k++) {
-        bool left =
-            j >= hi ||
-            (i < mid && (down ? x[i].key >= x[j].key : x[i].key <= x[j].key));
-        to[k] = left ? x[i++] : x[j++];
+    uint64_t differ = 0, first = (uint64_t)x->key;
+    int digits = 0;
+    for (int64_t i = 1; i < n; i++)
+        differ |= (uint64_t)x[i].key ^ first;
+    for (int d = 0; d < DIGITS; d++)
+        if (differ >> DIGIT * d & (RADIX - 1))
+            shift[digits++] = DIGIT * d;
+    return digits;
+}
+
+/* How often each digit occurs at each of these places; false at Ctrl-C. */
+static bool count_digits(const LpSortItem *x, int64_t n, uint64_t flip,
+                         const int *shift, int digits,
+                         int64_t count[DIGITS][RADIX])
+{
+    memset(count, 0, (size_t)digits * sizeof *count);
+    for (int64_t i = 0; i < n; i++) {
+        if (i % LOOK == 0 && lp_kernel_stops())
+            return false;
+        uint64_t key = (uint64_t)x[i].key ^ flip;
+        for (int d = 0; d < digits; d++)
+            count[d][key >> shift[d] & (RADIX - 1)]++;
     }
+    return true;
+}
+
+/* By one digit, of which there are count[]; false at Ctrl-C. */
+static bool by_digit(const LpSortItem *from, LpSortItem *to, int64_t n,
+                     int shift, uint64_t flip, const int64_t *count)
+{
+    int64_t start[RADIX], sum = 0;
+    for (int d = 0; d < RADIX; d++) {
+        start[d] = sum;
+        sum += count[d];
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (i % LOOK == 0 && lp_kernel_stops())
+            return false;
+        to[start[((uint64_t)from[i].key ^ flip) >> shift & (RADIX - 1)]++] =
+            from[i];
+    }
+    return true;
 }
 
 /* Least significant digit first, by digits in which keys differ: stable. The
- * sign's digit counts as unsigned, and downward as its complement. */
-static void radix(LpSortItem *x, LpSortItem *tmp, int64_t n, bool down)
-{
-    uint64_t some = 0, all = ~(uint64_t)0;
-    for (int64_t i = 0; i < n; i++) {
-        if (i % LOOK == 0 && lp_kernel_stops())
-            return;
-        some |= (uint64_t)x[i].key;
-        all &= (uint64_t)x[i].key;
-    }
-    const uint64_t mask = (1 << DIGIT) - 1;
-    uint64_t flip = (uint64_t)1 << 63, differ = some & ~all;
-    flip = down ? ~flip : flip;
-    LpSortItem *from = x, *to = tmp;
-    for (int shift = 0; shift < 64; shift += DIGIT) {
-        if ((differ >> shift & mask) == 0)
-            continue;
-        int64_t start[(1 << DIGIT) + 1] = {0};
-        for (int64_t i = 0; i < n; i++) {
-            if (i % LOOK == 0 && lp_kernel_stops())
-                return; /* all items are there, in another order */
-            start[(((uint64_t)from[i].key ^ flip) >> shift & mask) + 1]++;
-        }
-        for (int d = 1; d <= 1 << DIGIT; d++)
-            start[d] += start[d - 1];
-        for (int64_t i = 0; i < n; i++) {
-            if (i % LOOK == 0 && lp_kernel_stops())
-                return; /* x holds each item still, or one of them twice */
-            to[start[((uint64_t)from[i].key ^ flip) >> shift & mask]++] =
-                from[i];
-        }
-        LpSortItem *swap = from;
-        from = to;
-        to = swap;
-    }
-    if (from != x)
-        memcpy(x, from, (size_t)n * sizeof *x);
-}
-
+ * sign's digit counts as unsigned, and downward as its complement. At Ctrl-C x
+ * holds each item still, or one of them twice. */
 void lp_sort_items(LpSortItem *x, LpSortItem *tmp, int64_t n, bool descending)
 {
-    if (n >= MANY) {
-        radix(x, tmp, n, descending);
+    int64_t count[DIGITS][RADIX];
+    uint64_t flip = (uint64_t)1 << 63;
+    flip = descending ? ~flip : flip;
+    if (n < SMALL) {
+        insertion(x, n, descending);
         return;
     }
+    int shift[DIGITS], digits = digits_of(x, n, shift);
+    if (!count_digits(x, n, flip, shift, digits, count))
+        return;
     LpSortItem *from = x, *to = tmp;
-    for (int64_t lo = 0; lo < n; lo += SMALL)
-        insertion(x + lo, n - lo < SMALL ? n - lo : SMALL, descending);
-    for (int64_t w = SMALL; w < n; w *= 2) {
-        for (int64_t lo = 0; lo < n; lo += 2 * w) {
-            int64_t mid = lo + w < n ? lo + w : n;
-            int64_t hi = lo + 2 * w < n ? lo + 2 * w : n;
-            merge(from, to, lo, mid, hi, descending);
-        }
+    for (int d = 0; d < digits; d++) {
+        if (!by_digit(from, to, n, shift[d], flip, count[d]))
+            return;
         LpSortItem *swap = from;
         from = to;
         to = swap;
@@ -167,6 +197,23 @@ static void sink(LpSortItem *h, int64_t k, int64_t i, bool largest)
     }
 }
 
+static void make_heap(LpSortItem *h, int64_t k, bool largest)
+{
+    for (int64_t i = k / 2; i-- > 0;)
+        sink(h, k, i, largest);
+}
+
+/* A heap's items in the order in which results are given. */
+static void unheap(LpSortItem *h, int64_t k, bool largest)
+{
+    for (int64_t m = k; m > 1;) { /* the worst to the end */
+        LpSortItem t = h[0];
+        h[0] = h[--m];
+        h[m] = t;
+        sink(h, m, 0, largest);
+    }
+}
+
 void lp_sort_best(LpSortItem *x, LpSortItem *tmp, int64_t n, int64_t k,
                   bool largest)
 {
@@ -176,8 +223,7 @@ void lp_sort_best(LpSortItem *x, LpSortItem *tmp, int64_t n, int64_t k,
         lp_sort_items(x, tmp, n, largest);
         return;
     }
-    for (int64_t i = k / 2; i-- > 0;)
-        sink(x, k, i, largest);
+    make_heap(x, k, largest);
     for (int64_t i = k; i < n; i++) {
         if (i % LOOK == 0 && lp_kernel_stops())
             return;
@@ -186,12 +232,54 @@ void lp_sort_best(LpSortItem *x, LpSortItem *tmp, int64_t n, int64_t k,
             sink(x, k, 0, largest);
         }
     }
-    for (int64_t m = k; m > 1;) { /* the worst to the end */
-        LpSortItem t = x[0];
-        x[0] = x[--m];
-        x[m] = t;
-        sink(x, m, 0, largest);
+    unheap(x, k, largest);
+}
+
+/* May one of BLOCK floats be better than one? All unless they are no better as
+ * numbers. */
+static bool some_better(const float *v, float than, bool largest)
+{
+    int some = 0;
+    if (largest)
+        for (int j = 0; j < BLOCK; j++)
+            some |= !(v[j] <= than);
+    else
+        for (int j = 0; j < BLOCK; j++)
+            some |= !(v[j] >= than);
+    return some;
+}
+
+/* How many of n floats are no better than the worst so far, in whole blocks. */
+static int64_t skipped(const float *v, int64_t n, float worst, bool largest)
+{
+    int64_t i = 0;
+    while (i + BLOCK <= n && !some_better(v + i, worst, largest))
+        i += BLOCK;
+    return i;
+}
+
+/* The same of values, few of n: those that are no better than the worst so far
+ * (later ones are not at its key) never become items. */
+static void best_few(LpDtype t, const char *p, int64_t step, int64_t n,
+                     int64_t k, bool largest, LpSortItem *x)
+{
+    int64_t bytes = (int64_t)lp_dtype_size(t), key[CHUNK];
+    const float *v = t == LP_F32 && step == 1 ? (const void *)p : NULL;
+    keys(t, p, step, 0, k, x);
+    make_heap(x, k, largest);
+    for (int64_t i = k, m; i < n; i += m) {
+        i += v ? skipped(v + i, n - i, v[x[0].at], largest) : 0;
+        m = lp_min(n - i, v ? BLOCK : CHUNK);
+        if (lp_kernel_stops())
+            return;
+        chunk_keys(t, p + i * step * bytes, step, m, key);
+        for (int64_t j = 0; j < m; j++)
+            if (largest ? key[j] > x[0].key : key[j] < x[0].key) {
+                x[0] = (LpSortItem){key[j], i + j};
+                sink(x, k, 0, largest);
+            }
     }
+    unheap(x, k, largest);
 }
 
 /* ---- sort, topk ---------------------------------------------------------- */
@@ -217,10 +305,28 @@ static int64_t line_offset(const LpDesc *d, int dim, const LpDesc *shape,
     return off;
 }
 
+static void sort_values(const Sort *s, const char *in, int64_t step,
+                        LpSortItem *x)
+{
+    int64_t n = s->n;
+    if (s->k > 0 && s->k <= n / 16) {
+        best_few(s->in.dtype, in, step, n, s->k, s->descending, x);
+        return;
+    }
+    for (int64_t i = 0; i < n && !lp_kernel_stops(); i += LOOK)
+        keys(s->in.dtype, in, step, i, n - i < LOOK ? n : i + LOOK, x);
+    if (lp_kernel_stops())
+        return;
+    if (s->k < n)
+        lp_sort_best(x, x + n, n, s->k, s->descending);
+    else
+        lp_sort_items(x, x + n, n, s->descending);
+}
+
 static void sort_line(const Sort *s, int64_t line, const char *in, char *values,
                       char *indices, LpSortItem *x)
 {
-    int64_t bytes = (int64_t)lp_dtype_size(s->in.dtype), n = s->n;
+    int64_t bytes = (int64_t)lp_dtype_size(s->in.dtype);
     int64_t step = s->in.ndim == 0 ? 1 : s->in.strides[s->dim];
     int64_t vs = s->in.ndim == 0 ? 1 : s->values.strides[s->dim];
     int64_t is = s->in.ndim == 0 ? 1 : s->indices.strides[s->dim];
@@ -228,15 +334,9 @@ static void sort_line(const Sort *s, int64_t line, const char *in, char *values,
     values += line_offset(&s->values, s->dim, &s->in, line) * bytes;
     int64_t *at = (int64_t *)(void *)indices +
                   line_offset(&s->indices, s->dim, &s->in, line);
-    for (int64_t i = 0; i < n; i += LOOK) {
-        if (lp_kernel_stops())
-            return; /* some items are none yet */
-        keys(s->in.dtype, in, step, i, n - i < LOOK ? n : i + LOOK, x);
-    }
-    if (s->k < n)
-        lp_sort_best(x, x + n, n, s->k, s->descending);
-    else
-        lp_sort_items(x, x + n, n, s->descending);
+    sort_values(s, in, step, x);
+    if (lp_kernel_stops())
+        return; /* some items are none yet */
     for (int64_t i = 0; i < s->k; i++) {
         if (i % LOOK == 0 && lp_kernel_stops())
             return;
@@ -292,28 +392,60 @@ LP_PREPARE_AS(lp_topk_prepare,
 typedef struct Search {
     LpDesc edges, values, out, sorter;
     bool right, sorted_by;
+    LpDtype type;    /* compared in */
     int64_t n;       /* edges in a row */
     int64_t rows;    /* rows of edges; 1: one for all values */
     int64_t per_row; /* values in a row */
+    int threads;
 } Search;
 
-/* The first place whose edge is >= v, with `right` > v; `nan` is a key that no
- * such comparison holds of. */
-static int64_t search(const LpSortItem *x, int64_t n, int64_t key, bool right,
-                      const int64_t *nan)
-{
-    if (nan && key == *nan)
-        return n;
-    int64_t lo = 0, hi = n;
-    while (lo < hi) {
-        int64_t mid = lo + (hi - lo) / 2;
-        bool unlike = nan && x[mid].key == *nan;
-        if (unlike || (right ? x[mid].key <= key : x[mid].key < key))
-            lo = mid + 1;
-        else
-            hi = mid;
+/* The first place whose edge stands `rel` v, >= or >; NaN is behind all. The
+ * edges that are looked at are PyTorch's, so that unsorted ones (NaN between
+ * numbers) give the same. No branch depends on them. */
+#define SEARCH(name, T, rel)                                                   \
+    static void name(const void *xp, int64_t n, const void *vp, int64_t count, \
+                     int64_t *to)                                              \
+    {                                                                          \
+        const T *x = xp, *values = vp;                                         \
+        for (int64_t i = 0; i < count; i++) {                                  \
+            const T v = values[i];                                             \
+            int64_t lo = 0, hi = n;                                            \
+            while (lo < hi) {                                                  \
+                int64_t mid = lo + (hi - lo) / 2;                              \
+                int64_t here = -(int64_t)(x[mid] rel v);                       \
+                hi = (mid & here) | (hi & ~here);                              \
+                lo = (lo & here) | ((mid + 1) & ~here);                        \
+            }                                                                  \
+            to[i] = lo;                                                        \
+        }                                                                      \
     }
-    return lo;
+#define SEARCHES(T)                                                            \
+    SEARCH(left_of_##T, T, >=)                                                 \
+    SEARCH(right_of_##T, T, >)
+SEARCHES(float)
+SEARCHES(double)
+SEARCHES(int64_t)
+
+typedef void (*SearchFn)(const void *x, int64_t n, const void *v, int64_t count,
+                         int64_t *to);
+
+static SearchFn searcher(LpDtype t, bool right)
+{
+    if (t == LP_F32)
+        return right ? right_of_float : left_of_float;
+    if (t == LP_F64)
+        return right ? right_of_double : left_of_double;
+    return right ? right_of_int64_t : left_of_int64_t;
+}
+
+/* The operand as contiguous memory of type t: as it lies, or a copy at `to`. */
+static const char *as_plain(const LpDesc *d, const void *p, LpDtype t, char *to)
+{
+    LpDesc out = lp_desc_plain(d, t);
+    if (d->dtype == t && !d->is_imm && lp_desc_contiguous(d))
+        return p;
+    lp_copy_strided(d, p, &out, to);
+    return to;
 }
 
 static void to_plain(const LpDesc *d, const void *p, LpDtype t, void *to)
@@ -322,42 +454,60 @@ static void to_plain(const LpDesc *d, const void *p, LpDtype t, void *to)
     lp_copy_strided(d, p, &out, to);
 }
 
-/* work: edges and values as plain int64 or double, sorter and results as
- * int64, keys of one row, keys of a chunk of values */
+/* Edges in the order that the sorter gives them. */
+static LpStatus sort_edges(const Search *s, const char *edges,
+                           const int64_t *by, char *to, LpErr *e)
+{
+    size_t bytes = lp_dtype_size(s->type);
+    for (int64_t i = 0; i < s->n * s->rows; i++) {
+        LP_FAIL_IF(by[i] < 0 || by[i] >= s->n, e, LP_E_INDEX,
+                   "searchsorted: sorter index %lld out of range",
+                   (long long)by[i]);
+        int64_t from = i - i % s->n + by[i];
+        memcpy(to + (size_t)i * bytes, edges + (size_t)from * bytes, bytes);
+    }
+    return LP_OK;
+}
+
+/* Values [from, to) of all rows. */
+static void search_part(const Search *s, const char *edges, const char *values,
+                        int64_t from, int64_t to, int64_t *found)
+{
+    int64_t bytes = (int64_t)lp_dtype_size(s->type);
+    SearchFn search = searcher(s->type, s->right);
+    while (from < to) {
+        int64_t row = from / s->per_row;
+        int64_t n = lp_min(to, (row + 1) * s->per_row) - from;
+        search(edges + row * s->n * bytes, s->n, values + from * bytes, n,
+               found + from);
+        from += n;
+    }
+}
+
+/* work: edges, values, edges by the sorter, sorter, results; 8 bytes each */
 LP_KERNEL_RUN(run_search)
 {
     const Search *s = k->state;
     int64_t ne = s->n * s->rows, nv = s->per_row * s->rows;
-    bool real = lp_is_float(s->edges.dtype) || lp_is_float(s->values.dtype);
-    LpDtype t = real ? LP_F64 : LP_I64;
-    const int64_t nan = key_of_double((double)NAN);
-    char *edges = work, *values = edges + ne * 8;
-    int64_t *by = (int64_t *)(void *)(values + nv * 8), *found = by + ne;
-    LpSortItem *row = (LpSortItem *)(void *)(found + nv + (ne & 1));
-    LpSortItem *key = row + 2 * s->n;
-    to_plain(&s->edges, in[0], t, edges);
-    to_plain(&s->values, in[1], t, values);
-    if (s->sorted_by)
+    char *room = work;
+    const char *edges = as_plain(&s->edges, in[0], s->type, room);
+    const char *values = as_plain(&s->values, in[1], s->type, room + ne * 8);
+    char *sorted = room + (ne + nv) * 8;
+    int64_t *by = (int64_t *)(void *)(sorted + ne * 8), *found = by + ne;
+    if (s->sorted_by) {
         to_plain(&s->sorter, in[2], LP_I64, by);
-    for (int64_t r = 0; r < s->rows; r++) {
-        LpSortItem *x = row + s->n;
-        lp_sort_keys(t, edges + r * s->n * 8, 1, s->n, x);
-        for (int64_t i = 0; i < s->n; i++) {
-            int64_t from = s->sorted_by ? by[r * s->n + i] : i;
-            LP_FAIL_IF(from < 0 || from >= s->n, e, LP_E_INDEX,
-                       "searchsorted: sorter index %lld out of range",
-                       (long long)from);
-            row[i] = x[from];
-        }
-        for (int64_t i = 0; i < s->per_row; i++) {
-            int64_t at = r * s->per_row + i;
-            lp_sort_keys(t, values + at * 8, 1, 1, key);
-            found[at] =
-                search(row, s->n, key->key, s->right, real ? &nan : NULL);
-        }
+        LP_TRY(sort_edges(s, edges, by, sorted, e));
+        edges = sorted;
     }
+    bool plain = s->out.dtype == LP_I64 && lp_desc_contiguous(&s->out);
+    int64_t *to = plain ? out[0] : found;
+    int64_t part = (nv + s->threads - 1) / s->threads;
+#pragma omp parallel for num_threads(s->threads) schedule(static)
+    for (int t = 0; t < s->threads; t++)
+        search_part(s, edges, values, t * part, lp_min((t + 1) * part, nv), to);
     LpDesc fd = lp_desc_plain(&s->out, LP_I64);
-    lp_copy_strided(&fd, found, &s->out, out[0]);
+    if (!plain)
+        lp_copy_strided(&fd, found, &s->out, out[0]);
     return LP_OK;
 }
 
@@ -374,13 +524,15 @@ LP_KERNEL_PREPARE(lp_searchsorted_prepare)
     s->sorted_by = r->n_in > 2 && r->in[2].dtype != LP_DT_NONE;
     if (s->sorted_by)
         s->sorter = r->in[2];
+    bool real = lp_is_float(s->edges.dtype) || lp_is_float(s->values.dtype);
+    bool narrow = s->edges.dtype == LP_F32 && s->values.dtype == LP_F32;
+    s->type = narrow && !s->values.is_imm ? LP_F32 : real ? LP_F64 : LP_I64;
     int64_t ne = lp_desc_numel(&s->edges), nv = lp_desc_numel(&s->values);
     s->n = s->edges.ndim == 0 ? 1 : s->edges.shape[s->edges.ndim - 1];
     s->rows = s->n > 0 && s->edges.ndim > 1 ? ne / s->n : 1;
     s->per_row = s->rows > 0 ? nv / s->rows : 0;
-    k->work_bytes = (size_t)(2 * ne + 2 * nv + 1) * 8 +
-                    (size_t)(2 * s->n + 1) * sizeof(LpSortItem);
-    k->threads = 1;
+    s->threads = nv < FEW ? 1 : r->threads;
+    k->work_bytes = (size_t)(3 * ne + 2 * nv) * 8;
     return LP_OK;
 }
 

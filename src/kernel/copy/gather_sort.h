@@ -2,7 +2,7 @@
  *
  * Values are compared as PyTorch's sort does: -0 equals 0, NaN is greater
  * than everything and equal to itself. They are turned into integer keys, so
- * one sort serves every type: by merging, of many items by digits. */
+ * one sort serves every type: by digits. */
 #ifndef LP_KERNEL_COPY_GATHER_SORT_H
 #define LP_KERNEL_COPY_GATHER_SORT_H
 
