@@ -79,8 +79,12 @@ LP_KERNEL_PREPARE(lp_scatter_prepare)
     {                                                                          \
         const T *s = sp;                                                       \
         T *d = dp;                                                             \
-        for (int64_t i = 0; i < n; i++)                                        \
-            d[i * ds] = store(load(d[i * ds]) + load(s[i * ss]));              \
+        if (ss == 1 && ds == 1)                                                \
+            for (int64_t i = 0; i < n; i++)                                    \
+                d[i] = store(load(d[i]) + load(s[i]));                         \
+        else                                                                   \
+            for (int64_t i = 0; i < n; i++)                                    \
+                d[i * ds] = store(load(d[i * ds]) + load(s[i * ss]));          \
     }
 #define SAME(x) (x)
 #define WRAP8(x) (uint8_t)(x)

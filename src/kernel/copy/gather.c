@@ -3,6 +3,7 @@
  * move. A row is a copy plan over the inner dimensions. */
 #include <string.h>
 
+#include "src/base/checked.h"
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/copy/copy_view.h"
 #include "src/kernel/copy/gather.h"
@@ -104,21 +105,85 @@ static void outer_offsets(const Rows *s, int64_t o, int64_t *a, int64_t *b)
     }
 }
 
-static void copy_one(const char *s, char *d, size_t bytes)
-{
-    switch (bytes) {
-    case 1:
-        memcpy(d, s, 1);
-        break;
-    case 2:
-        memcpy(d, s, 2);
-        break;
-    case 4:
-        memcpy(d, s, 4);
-        break;
-    default:
-        memcpy(d, s, 8);
+/* Rows of one element: d[to[j]] = s[from[j]], or +=. */
+#define LONE(T)                                                                \
+    static void move_##T(const void *sp, const int64_t *from, void *dp,        \
+                         const int64_t *to, int64_t n)                         \
+    {                                                                          \
+        const T *s = sp;                                                       \
+        T *d = dp;                                                             \
+        for (int64_t j = 0; j < n; j++)                                        \
+            d[to[j]] = s[from[j]];                                             \
     }
+#define LONE_SUM(T)                                                            \
+    static void add_##T(const void *sp, const int64_t *from, void *dp,         \
+                        const int64_t *to, int64_t n)                          \
+    {                                                                          \
+        const T *s = sp;                                                       \
+        T *d = dp;                                                             \
+        for (int64_t j = 0; j < n; j++)                                        \
+            if (to[j] >= 0)                                                    \
+                d[to[j]] += s[from[j]];                                        \
+    }
+LONE(uint8_t)
+LONE(uint16_t)
+LONE(uint32_t)
+LONE(uint64_t)
+LONE_SUM(float)
+LONE_SUM(double)
+LONE_SUM(uint32_t)
+LONE_SUM(uint64_t)
+
+typedef void (*LoneFn)(const void *s, const int64_t *from, void *d,
+                       const int64_t *to, int64_t n);
+
+static LoneFn lone_mover(size_t bytes)
+{
+    static const LoneFn by_size[] = {[1] = move_uint8_t,
+                                     [2] = move_uint16_t,
+                                     [4] = move_uint32_t,
+                                     [8] = move_uint64_t};
+    return by_size[bytes];
+}
+
+/* NULL: narrow types, which wrap. */
+static LoneFn lone_adder(LpDtype t)
+{
+    static const LoneFn by_type[LP_N_DTYPES] = {[LP_F32] = add_float,
+                                                [LP_F64] = add_double,
+                                                [LP_I32] = add_uint32_t,
+                                                [LP_I64] = add_uint64_t};
+    return by_type[t];
+}
+
+static bool is_lone(const Rows *s)
+{
+    return s->row.n == 1 && s->row.shape[0] == 1;
+}
+
+/* Rows j0 … j1 - 1 of one outer index, whose elements begin at a and b. */
+static void copy_run(const Rows *s, const int64_t *oa, const int64_t *ob,
+                     char *a, char *b, int64_t j0, int64_t j1)
+{
+    bool gather = s->q.mode == LP_ROWS_GATHER;
+    const int64_t *from = gather ? oa : ob, *to = gather ? ob : oa;
+    const char *src = gather ? a : b;
+    char *dst = gather ? b : a;
+    int64_t fb = (int64_t)lp_dtype_size(s->row.from);
+    int64_t tb = (int64_t)lp_dtype_size(s->row.to);
+    bool same = s->row.from == s->row.to;
+    size_t bytes = (size_t)(s->row.shape[0] * tb);
+    if (same && is_lone(s)) {
+        lone_mover((size_t)tb)(src, from + j0, dst, to + j0, j1 - j0);
+        return;
+    }
+    bool piece =
+        same && s->row.n == 1 && s->row.src[0] == 1 && s->row.dst[0] == 1;
+    for (int64_t j = j0; j < j1; j++)
+        if (piece)
+            memcpy(dst + to[j] * tb, src + from[j] * fb, bytes);
+        else
+            lp_copy_run(&s->row, src + from[j] * fb, dst + to[j] * tb);
 }
 
 /* Rows [r0, r1) of all (o, j). */
@@ -126,20 +191,12 @@ static void copy_rows(const Rows *s, const int64_t *oa, const int64_t *ob,
                       char *a, char *b, int64_t r0, int64_t r1)
 {
     int64_t ab = (int64_t)lp_dtype_size(s->a.dtype);
-    int64_t bb = (int64_t)lp_dtype_size(s->b.dtype), la = 0, lb = 0;
-    bool gather = s->q.mode == LP_ROWS_GATHER, same = s->a.dtype == s->b.dtype;
-    bool single = same && s->row.n == 1 && s->row.shape[0] == 1;
-    for (int64_t r = r0; r < r1; r++) {
-        int64_t j = r % s->n_place;
-        if (r == r0 || j == 0)
-            outer_offsets(s, r / s->n_place, &la, &lb);
-        char *pa = a + (la + oa[j]) * ab, *pb = b + (lb + ob[j]) * bb;
-        const char *from = gather ? pa : pb;
-        char *to = gather ? pb : pa;
-        if (single)
-            copy_one(from, to, (size_t)ab);
-        else
-            lp_copy_run(&s->row, from, to);
+    int64_t bb = (int64_t)lp_dtype_size(s->b.dtype), la, lb;
+    for (int64_t r = r0; r < r1;) {
+        int64_t j0 = r % s->n_place, j1 = lp_min(s->n_place, j0 + r1 - r);
+        outer_offsets(s, r / s->n_place, &la, &lb);
+        copy_run(s, oa, ob, a + la * ab, b + lb * bb, j0, j1);
+        r += j1 - j0;
     }
 }
 
@@ -183,24 +240,31 @@ static void add_row(const LpCopyPlan *p, const char *s, char *d)
     }
 }
 
-/* Columns [c0, c1) of the row's widest dimension, all rows. */
+/* Columns [c0, c1) of the row's widest dimension, all rows of the outer
+ * indices [o0, o1). */
 static void add_columns(const Rows *s, const int64_t *oa, const int64_t *ob,
-                        char *a, const char *b, int wide, int64_t c0,
-                        int64_t c1)
+                        char *a, const char *b, int wide, const int64_t c[2],
+                        const int64_t outers[2])
 {
     LpCopyPlan p = s->row;
     int64_t bytes = (int64_t)lp_dtype_size(p.to), la, lb;
-    p.shape[wide] = c1 - c0;
-    a += c0 * p.dst[wide] * bytes;
-    b += c0 * p.src[wide] * bytes;
-    for (int64_t o = 0; o < s->n_outers; o++) {
+    LoneFn lone = is_lone(s) ? lone_adder(p.to) : NULL;
+    p.shape[wide] = c[1] - c[0];
+    a += c[0] * p.dst[wide] * bytes;
+    b += c[0] * p.src[wide] * bytes;
+    for (int64_t o = outers[0]; o < outers[1]; o++) {
         outer_offsets(s, o, &la, &lb);
+        if (lone) {
+            lone(b + lb * bytes, ob, a + la * bytes, oa, s->n_place);
+            continue;
+        }
         for (int64_t j = 0; j < s->n_place; j++)
             if (oa[j] >= 0)
                 add_row(&p, b + (lb + ob[j]) * bytes, a + (la + oa[j]) * bytes);
     }
 }
 
+/* Threads take columns or, where there are more, outer indices: no two meet. */
 static void add_all(const Rows *s, const int64_t *oa, const int64_t *ob,
                     char *a, const char *b)
 {
@@ -210,15 +274,19 @@ static void add_all(const Rows *s, const int64_t *oa, const int64_t *ob,
     for (int i = 0; i < s->row.n; i++)
         if (s->row.shape[i] > s->row.shape[wide])
             wide = i;
-    int64_t n = s->row.shape[wide];
+    int64_t columns = s->row.shape[wide];
+    bool outers = s->n_outers > columns;
+    int64_t n = outers ? s->n_outers : columns;
     if (all * (int64_t)lp_dtype_size(s->row.to) < PARALLEL_BYTES || n < 32)
         threads = 1;
     int64_t part = (n + threads - 1) / threads;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int t = 0; t < threads; t++) {
-        int64_t c1 = (t + 1) * part < n ? (t + 1) * part : n;
-        if (t * part < c1)
-            add_columns(s, oa, ob, a, b, wide, t * part, c1);
+        int64_t mine[] = {t * part, lp_min((t + 1) * part, n)};
+        const int64_t c[] = {0, columns}, o[] = {0, s->n_outers};
+        if (mine[0] < mine[1])
+            add_columns(s, oa, ob, a, b, wide, outers ? c : mine,
+                        outers ? mine : o);
     }
 }
 

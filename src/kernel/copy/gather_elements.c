@@ -116,39 +116,71 @@ static void walk_all(const Elements *s, const int64_t *index, const char *near,
     }
 }
 
-static LpStatus load_index(const Elements *s, const void *p, int64_t *to,
-                           LpErr *e)
+/* Is one of n numbers negative or above `most`? Their signs say so, at once. */
+static bool strays(const int64_t *x, int64_t n, int64_t most, int threads)
+{
+    int64_t sign = 0;
+    threads = n < PARALLEL ? 1 : threads;
+#pragma omp parallel for num_threads(threads) schedule(static)                 \
+    reduction(|                                                                \
+              : sign)
+    for (int64_t i = 0; i < n; i++)
+        sign |= x[i] | (int64_t)((uint64_t)most - (uint64_t)x[i]);
+    return sign < 0;
+}
+
+/* The index as it lies if it is plain, else a copy of it in `work`. */
+static LpStatus load_index(const Elements *s, const void *p, int64_t *work,
+                           const int64_t **index, LpErr *e)
 {
     int64_t n = lp_numel(&s->index_type);
-    lp_index_load(&s->index, p, &s->index_type, to);
+    const int64_t *x = p;
+    if (s->index.dtype != LP_I64 || !lp_desc_contiguous(&s->index)) {
+        lp_index_load(&s->index, p, &s->index_type, work);
+        x = work;
+    }
+    *index = x;
+    if (!strays(x, n, s->size - 1, s->threads))
+        return LP_OK;
     for (int64_t i = 0; i < n; i++)
-        LP_FAIL_IF(to[i] < 0 || to[i] >= s->size, e, LP_E_RUNTIME,
+        LP_FAIL_IF(x[i] < 0 || x[i] >= s->size, e, LP_E_RUNTIME,
                    "%s: index %lld is out of bounds for dimension %d with size "
                    "%lld (at position %lld of the index; indices count from 0)",
-                   s->name, (long long)to[i], s->dim, (long long)s->size,
+                   s->name, (long long)x[i], s->dim, (long long)s->size,
                    (long long)i);
     return LP_OK;
 }
 
 /* ---- moving -------------------------------------------------------------- */
+/* The statement for all elements of a line: q is the far side's element, p the
+ * near side's. Rows of the last dimension need no factors. */
+#define EACH(l, ...)                                                           \
+    if ((l)->far_step == 0 && (l)->far_dim == 1 && (l)->near_step == 1)        \
+        for (int64_t p = 0; p < (l)->n; p++) {                                 \
+            int64_t q = (l)->index[p];                                         \
+            __VA_ARGS__;                                                       \
+        }                                                                      \
+    else                                                                       \
+        for (int64_t i = 0; i < (l)->n; i++) {                                 \
+            int64_t q = i * (l)->far_step + (l)->index[i] * (l)->far_dim;      \
+            int64_t p = i * (l)->near_step;                                    \
+            __VA_ARGS__;                                                       \
+        }
+
 #define MOVE(T)                                                                \
     static void get_##T(const Elements *s, const Line *l, void *ctx)           \
     {                                                                          \
         (void)s, (void)ctx;                                                    \
         T *to = (T *)(void *)(uintptr_t)l->near;                               \
         const T *from = (const T *)(const void *)l->far;                       \
-        for (int64_t i = 0; i < l->n; i++)                                     \
-            to[i * l->near_step] =                                             \
-                from[i * l->far_step + l->index[i] * l->far_dim];              \
+        EACH(l, to[p] = from[q])                                               \
     }                                                                          \
     static void set_##T(const Elements *s, const Line *l, void *ctx)           \
     {                                                                          \
         (void)s, (void)ctx;                                                    \
         const T *from = (const T *)(const void *)l->near;                      \
         T *to = (T *)(void *)l->far;                                           \
-        for (int64_t i = 0; i < l->n; i++)                                     \
-            to[i * l->far_step + l->index[i] * l->far_dim] =                   \
-                from[i * l->near_step];                                        \
+        EACH(l, to[q] = from[p])                                               \
     }
 MOVE(uint8_t)
 MOVE(uint16_t)
@@ -167,8 +199,9 @@ static LineFn mover(size_t bytes, bool set)
 LP_KERNEL_RUN(run_gather)
 {
     const Elements *s = k->state;
-    LP_TRY(load_index(s, in[1], work, e));
-    walk_all(s, work, out[0], in[0], mover(lp_dtype_size(s->far.dtype), false),
+    const int64_t *index;
+    LP_TRY(load_index(s, in[1], work, &index, e));
+    walk_all(s, index, out[0], in[0], mover(lp_dtype_size(s->far.dtype), false),
              NULL);
     return LP_OK;
 }
@@ -181,11 +214,7 @@ LP_KERNEL_RUN(run_gather)
         (void)s, (void)ctx;                                                    \
         const T *from = (const T *)(const void *)l->near;                      \
         T *to = (T *)(void *)l->far;                                           \
-        for (int64_t i = 0; i < l->n; i++) {                                   \
-            T *x = &to[i * l->far_step + l->index[i] * l->far_dim];            \
-            const T a = *x, b = from[i * l->near_step];                        \
-            *x = expr;                                                         \
-        }                                                                      \
+        EACH(l, const T a = to[q], b = from[p]; to[q] = expr)                  \
     }
 #define REDUCES(F, T, sum_, prod_)                                             \
     REDUCE(F, T, sum, sum_)                                                    \
@@ -279,11 +308,11 @@ static void take_mean(const Elements *s, const int64_t *index, void *sum,
 LP_KERNEL_RUN(run_scatter)
 {
     const Elements *s = k->state;
-    int64_t *index = work, n = lp_numel(&s->index_type);
-    int64_t far_n = lp_desc_numel(&s->far);
-    int64_t bytes = (int64_t)lp_dtype_size(s->acc);
-    LP_TRY(load_index(s, in[1], index, e));
-    int64_t *count = index + n;
+    const int64_t *index;
+    int64_t n = lp_numel(&s->index_type), far_n = lp_desc_numel(&s->far);
+    int64_t bytes = (int64_t)lp_dtype_size(s->acc),
+            *count = (int64_t *)work + n;
+    LP_TRY(load_index(s, in[1], work, &index, e));
     char *far = s->wide ? (char *)(count + far_n) : out[0];
     char *near = s->wide ? far + far_n * bytes : in[2];
     if (s->wide || in[0] != out[0])

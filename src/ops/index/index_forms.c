@@ -228,35 +228,39 @@ static bool is_mask(LpBuilder *b, LpVal v)
     return t == LP_BOOL || t == LP_U8;
 }
 
-/* The positions of a mask as one index a dimension, from `to` on. */
-static int mask_indices(LpBuilder *b, LpVal mask, const LpType *self, int at,
-                        LpVal *to)
+/* The positions of a mask over the dimensions of `self` from `at` on, which
+ * become one. */
+static LpVal mask_index(LpBuilder *b, LpVal mask, LpVal *self, int at)
 {
-    LpType t = lp_type_of(b, mask);
-    for (int i = 0; i < t.ndim; i++)
-        if (at + i >= self->ndim || at + i >= MAX_INDICES ||
-            self->shape[at + i] != t.shape[i])
+    LpType t = lp_type_of(b, mask), all = lp_type_of(b, *self);
+    int n = t.ndim, rest = all.ndim - at - n;
+    for (int i = 0; i < n; i++)
+        if (at + i >= all.ndim || all.shape[at + i] != t.shape[i])
             return LP_REFUSE(
                 b, LP_E_INDEX,
                 "The shape of the mask %s at index %d does not match the shape "
                 "of the indexed tensor %s at index %d",
-                lp_shape_str(&t), i, lp_shape_str(self), at + i);
+                lp_shape_str(&t), i, lp_shape_str(&all), at + i);
     static const char refused[] =
         "a mask as an index: nonzero has a result whose shape depends on its "
         "data; it works eagerly but cannot be compiled. Allowed: x[mask] = "
         "values, torch.where, masked_fill";
     if (!b->on_host && !lp_excused(b, refused))
         return LP_REFUSE(b, LP_E_UNTRACED, refused);
-    LpVal where = lp_emit(b, LP_OP_nonzero, &mask, 1, NULL);
-    for (int i = 0; i < t.ndim; i++) {
-        LpAttr a[] = {lp_attr_int(1), lp_attr_int(i)};
-        to[i] = lp_emit(b, LP_OP_select, &where, 1, a);
+    if (n > 1) {
+        all.shape[at] = lp_numel(&t);
+        memmove(all.shape + at + 1, all.shape + at + n,
+                (size_t)rest * sizeof *all.shape);
+        *self = lp_reshape(b, *self, all.shape, all.ndim - n + 1);
+        mask = lp_reshape(b, mask, all.shape + at, 1);
     }
-    return t.ndim;
+    LpVal where = lp_emit(b, LP_OP_nonzero, &mask, 1, NULL);
+    LpAttr a[] = {lp_attr_int(1), lp_attr_int(0)};
+    return lp_emit(b, LP_OP_select, &where, 1, a);
 }
 
-/* Indices without masks, of int64; returns their number. A mask of no
- * dimensions stands before a dimension of size 1 that `self` is given. */
+/* Indices without masks, of int64; returns their number. What a mask is over
+ * becomes one dimension of `self`, a new one for a mask of none. */
 static int plain_indices(LpBuilder *b, LpVal *self, const LpVal *in, int n,
                          LpVal *to)
 {
@@ -271,11 +275,9 @@ static int plain_indices(LpBuilder *b, LpVal *self, const LpVal *in, int n,
             if (lp_type(b, mask)->ndim == 0) {
                 *self = lp_unsqueeze(b, *self, m);
                 mask = lp_unsqueeze(b, mask, 0);
-                if (lp_failed(b))
-                    return 0;
-                t = lp_type_of(b, *self);
             }
-            m += mask_indices(b, mask, &t, m, to + m);
+            if (!lp_failed(b))
+                to[m] = mask_index(b, mask, self, m), m++;
         } else {
             LpDtype d = in[i] ? lp_type(b, in[i])->dtype : LP_I64;
             if (lp_is_float(d))
