@@ -244,6 +244,8 @@ enum {
  * adaptive_avg_pool_backward, adaptive_max_pool, adaptive_avg_pool1d,
  * adaptive_avg_pool2d, adaptive_avg_pool3d */
 enum { LP_POOL_SIZE };
+/* resample, resample_backward */
+enum { LP_RESAMPLE_DIM };
 /* native_layer_norm, layer_norm_backward */
 enum { LP_LAYER_NORM_NORMALIZED_SHAPE, LP_LAYER_NORM_EPS };
 /* native_group_norm, group_norm_backward */

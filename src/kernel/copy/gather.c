@@ -105,7 +105,8 @@ static void outer_offsets(const Rows *s, int64_t o, int64_t *a, int64_t *b)
     }
 }
 
-/* Rows of one element: d[to[j]] = s[from[j]], or +=. */
+/* Rows of one element: d[to[j]] = s[from[j]], or +=; `take`: to[j] = to[0] + j.
+ */
 #define LONE(T)                                                                \
     static void move_##T(const void *sp, const int64_t *from, void *dp,        \
                          const int64_t *to, int64_t n)                         \
@@ -114,6 +115,14 @@ static void outer_offsets(const Rows *s, int64_t o, int64_t *a, int64_t *b)
         T *d = dp;                                                             \
         for (int64_t j = 0; j < n; j++)                                        \
             d[to[j]] = s[from[j]];                                             \
+    }                                                                          \
+    static void take_##T(const void *sp, const int64_t *from, void *dp,        \
+                         const int64_t *to, int64_t n)                         \
+    {                                                                          \
+        const T *s = sp;                                                       \
+        T *d = (T *)dp + (n > 0 ? to[0] : 0);                                  \
+        for (int64_t j = 0; j < n; j++)                                        \
+            d[j] = s[from[j]];                                                 \
     }
 #define LONE_SUM(T)                                                            \
     static void add_##T(const void *sp, const int64_t *from, void *dp,         \
@@ -137,13 +146,13 @@ LONE_SUM(uint64_t)
 typedef void (*LoneFn)(const void *s, const int64_t *from, void *d,
                        const int64_t *to, int64_t n);
 
-static LoneFn lone_mover(size_t bytes)
+static LoneFn lone_mover(size_t bytes, bool in_line)
 {
-    static const LoneFn by_size[] = {[1] = move_uint8_t,
-                                     [2] = move_uint16_t,
-                                     [4] = move_uint32_t,
-                                     [8] = move_uint64_t};
-    return by_size[bytes];
+    static const LoneFn by_size[][2] = {[1] = {move_uint8_t, take_uint8_t},
+                                        [2] = {move_uint16_t, take_uint16_t},
+                                        [4] = {move_uint32_t, take_uint32_t},
+                                        [8] = {move_uint64_t, take_uint64_t}};
+    return by_size[bytes][in_line];
 }
 
 /* NULL: narrow types, which wrap. */
@@ -174,7 +183,8 @@ static void copy_run(const Rows *s, const int64_t *oa, const int64_t *ob,
     bool same = s->row.from == s->row.to;
     size_t bytes = (size_t)(s->row.shape[0] * tb);
     if (same && is_lone(s)) {
-        lone_mover((size_t)tb)(src, from + j0, dst, to + j0, j1 - j0);
+        bool in_line = gather && s->q.place.ndim == 1 && s->place_b[0] == 1;
+        lone_mover((size_t)tb, in_line)(src, from + j0, dst, to + j0, j1 - j0);
         return;
     }
     bool piece =

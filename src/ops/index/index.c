@@ -53,8 +53,8 @@ static void grad_index_select(LpGrad *g)
 LP_PRIMITIVE(index_select,
              "index_select(Tensor self, int dim, Tensor index) -> Tensor @fmo",
              infer_index_select, lp_index_select_prepare, lp_rule_lookup,
-             .flags = LP_OPF_PLANNED | LP_OPF_EXACT, .grad = grad_index_select,
-             .grad_in = 1 << 1)
+             .flags = LP_OPF_PLANNED | LP_OPF_EXACT | LP_OPF_CACHED,
+             .grad = grad_index_select, .grad_in = 1 << 1)
 
 static LpStatus infer_index_add(LpInfer *x)
 {
@@ -139,8 +139,8 @@ LP_PRIMITIVE(embedding,
              "embedding(Tensor input, Tensor weight, int? padding_idx=None) -> "
              "Tensor @n",
              infer_embedding, lp_embedding_prepare, lp_rule_lookup,
-             .flags = LP_OPF_PLANNED | LP_OPF_EXACT, .grad = grad_embedding,
-             .grad_in = 1 << 1)
+             .flags = LP_OPF_PLANNED | LP_OPF_EXACT | LP_OPF_CACHED,
+             .grad = grad_embedding, .grad_in = 1 << 1)
 
 static LpStatus infer_embedding_backward(LpInfer *x)
 {

@@ -1,14 +1,18 @@
 --- interpolate: nearest, nearest-exact, linear, bilinear, trilinear, bicubic,
 --- area. Every mode but area is separable: a small matrix of weights per
---- dimension, at most four entries a row, applied by gathering rows.
+--- dimension, at most four entries a row, applied by gathering rows
+--- (src/ops/nn/resample.c).
 ---
 --- source: PyTorch documentation of torch.nn.functional.interpolate; cubic
 --- convolution with a = -0.75
+local core = require("lupine.core")
 local cubic_weights = require("torch.nn.functional.cubic")
 local define = require("torch.nn.functional.define")
 local errors = require("lupine.base.errors")
 local smooth = require("torch.nn.functional.antialias")
 
+local internal = core.forms.internal
+local UINT8 = core.dtypes.uint8
 local DIMS = { linear = 1, bilinear = 2, trilinear = 3, bicubic = 2 }
 
 -- Position in the source of output element i.
@@ -78,9 +82,13 @@ local function fixed_point(index, weight)
   return bits
 end
 
-local function along_bytes(x, dim, shape, index, weight)
+local function along_bytes(x, dim, mode, out, align, scale)
   local torch = require("torch")
-  local bits = fixed_point(index, weight)
+  local index, weight = taps(mode, x:size(dim), out, align, scale)
+  local bits, shape = fixed_point(index, weight), {}
+  for d = 1, x:dim() do
+    shape[d] = d == dim + 1 and out or 1
+  end
   local sum = 1 << (bits - 1)
   for tap = 1, #index do
     sum = x:index_select(dim, torch.tensor(index[tap])):to(torch.int64)
@@ -89,25 +97,72 @@ local function along_bytes(x, dim, shape, index, weight)
   return (sum >> bits):clamp(0, 255):to(torch.uint8)
 end
 
-local function along(x, dim, mode, out, align, scale)
+-- The list that internal.resample takes, `behind` dimensions standing behind the one
+-- that is resized; of one tap the index alone.
+local function make_taps(dtype, behind, ...)
   local torch = require("torch")
-  local index, weight = taps(mode, x:size(dim), out, align, scale)
-  local shape, sum = {}, nil
-  for d = 1, x:dim() do
-    shape[d] = 1
+  local index, weight = taps(...)
+  if #index == 1 then
+    return { torch.tensor(index[1]) }
   end
-  shape[dim + 1] = out
-  if x.dtype == torch.uint8 and #index > 1 then
-    return along_bytes(x, dim, shape, index, weight)
+  local shape, list = { #index[1] }, {}
+  for d = 1, behind do
+    shape[d + 1] = 1
   end
   for tap = 1, #index do
-    local part = x:index_select(dim, torch.tensor(index[tap]))
-    if #index > 1 then
-      part = part * torch.tensor(weight[tap], { dtype = x.dtype }):reshape(shape)
-    end
-    sum = sum and sum + part or part
+    list[2 * tap - 1] = torch.tensor(index[tap])
+    list[2 * tap] = torch.tensor(weight[tap], { dtype = dtype }):reshape(shape)
   end
-  return sum
+  return list
+end
+
+-- Those lists by what they depend on; a trace has its own.
+local MOST = 64
+local known, count = {}, 0
+
+local function below(t, key)
+  t[key] = t[key] or {}
+  return t[key]
+end
+
+local function known_taps(dtype, behind, mode, size, out, align, scale)
+  if core.is_tracing() then
+    return make_taps(dtype, behind, mode, size, out, align, scale)
+  end
+  local at = known[dtype]
+  at = at and at[mode]
+  at = at and at[size]
+  at = at and at[out]
+  at = at and at[behind]
+  at = at and at[scale]
+  local list = at and at[align]
+  if not list then
+    if count == MOST then
+      known, count = {}, 0
+    end
+    list = make_taps(dtype, behind, mode, size, out, align, scale)
+    at = below(below(below(below(known, dtype), mode), size), out)
+    below(below(at, behind), scale)[align], count = list, count + 1
+  end
+  return list
+end
+
+local function along(x, dim, mode, out, align, scale)
+  local list = known_taps(x.dtype, x:dim() - 1 - dim, mode, x:size(dim), out, align or false,
+    scale or false)
+  if #list == 1 then
+    return x:index_select(dim, list[1])
+  end
+  return internal.resample(x, list, dim)
+end
+
+local function check_spatial(x)
+  for i = 2, x:dim() - 1 do
+    if x:size(i) == 0 or x:size(1) == 0 and x:size(0) > 0 then
+      errors.raise("RuntimeError", "interpolate: only the batch may be empty, got an input of "
+        .. "shape %s", tostring(x.shape))
+    end
+  end
 end
 
 local function sizes(x, size, scale, recompute)
@@ -115,23 +170,54 @@ local function sizes(x, size, scale, recompute)
   errors.check((size == nil) ~= (scale == nil), "ValueError",
     "interpolate: exactly one of size and scale_factor must be given")
   local given = size or scale
-  errors.check(type(given) ~= "table" or #given == n, "ValueError",
-    "interpolate: %s has %d numbers, the input of shape %s has %d spatial dimensions",
-    size and "size" or "scale_factor", type(given) == "table" and #given or 1, tostring(x.shape), n)
+  local list = type(given) == "table"
+  if list and #given ~= n then
+    errors.raise("ValueError",
+      "interpolate: %s has %d numbers, the input of shape %s has %d spatial dimensions",
+      size and "size" or "scale_factor", #given, tostring(x.shape), n)
+  end
+  if x:numel() == 0 then
+    check_spatial(x)
+  end
   for i = 1, n do
-    errors.check(x:size(i + 1) > 0 and (x:size(1) > 0 or x:size(0) == 0), "RuntimeError",
-      "interpolate: only the batch may be empty, got an input of shape %s", tostring(x.shape))
-    if size then
-      out[i] = type(size) == "table" and size[i] or size
-    else
-      local s = type(scale) == "table" and scale[i] or scale
-      out[i] = math.floor(x:size(i + 1) * s)
-      scales[i] = not recompute and s or nil
+    local one = list and given[i] or given
+    local o = size and one or math.floor(x:size(i + 1) * one)
+    if math.type(o) ~= "integer" or o <= 0 then
+      errors.raise("RuntimeError", "interpolate: output size %d must be a positive integer, got %s",
+        i - 1, tostring(o))
     end
-    errors.check(math.type(out[i]) == "integer" and out[i] > 0, "RuntimeError",
-      "interpolate: output size %d must be a positive integer, got %s", i - 1, tostring(out[i]))
+    out[i], scales[i] = o, scale and not recompute and one or nil
   end
   return out, scales
+end
+
+-- Dimensions, mode and alignment.
+local function check_mode(x, mode, align, antialias)
+  local n = x:dim() - 2
+  if n < 1 or n > 3 then
+    errors.raise("NotImplementedError", "interpolate: the input must have 3, 4 or 5 dimensions "
+      .. "(batch, channels, then what is resized), got shape %s", tostring(x.shape))
+  end
+  if antialias then
+    smooth.check(mode)
+  end
+  errors.check(mode == "nearest" or mode == "nearest-exact" or mode == "area" or DIMS[mode],
+    "NotImplementedError", "interpolate: mode '%s'; allowed are nearest, nearest-exact, area, "
+    .. "linear, bilinear, trilinear, bicubic", mode)
+  errors.check(not DIMS[mode] or DIMS[mode] == n, "NotImplementedError",
+    "interpolate: mode '%s' is for inputs of %d dimensions, got %d", mode,
+    (DIMS[mode] or 0) + 2, n + 2)
+  errors.check(align == nil or DIMS[mode], "ValueError",
+    "interpolate: align_corners option can only be set with the interpolating modes: linear | "
+    .. "bilinear | bicubic | trilinear")
+end
+
+local function check_type(x, mode)
+  local bytes = x:dim() == 4 or not DIMS[mode]
+  if not x.dtype.is_floating_point and not (bytes and x.dtype == UINT8) then
+    errors.raise("NotImplementedError", "interpolate: mode '%s' of %d dimensions is for floating "
+      .. "point tensors%s, got %s", mode, x:dim(), bytes and " and uint8" or "", tostring(x.dtype))
+  end
 end
 
 return function(F)
@@ -140,35 +226,20 @@ return function(F)
   define(M, "interpolate(input, size=None, scale_factor=None, mode='nearest', "
     .. "align_corners=None, recompute_scale_factor=None, antialias=False)",
     function(x, size, scale, mode, align, recompute, antialias)
+      check_mode(x, mode, align, antialias)
       local n = x:dim() - 2
-      errors.check(n >= 1 and n <= 3, "NotImplementedError", "interpolate: the input must have 3, "
-        .. "4 or 5 dimensions (batch, channels, then what is resized), got shape %s",
-        tostring(x.shape))
-      if antialias then
-        smooth.check(mode)
-      end
-      errors.check(mode == "nearest" or mode == "nearest-exact" or mode == "area" or DIMS[mode],
-        "NotImplementedError", "interpolate: mode '%s'; allowed are nearest, nearest-exact, area, "
-        .. "linear, bilinear, trilinear, bicubic", tostring(mode))
-      errors.check(not DIMS[mode] or DIMS[mode] == n, "NotImplementedError",
-        "interpolate: mode '%s' is for inputs of %d dimensions, got %d", mode,
-        (DIMS[mode] or 0) + 2, x:dim())
-      errors.check(align == nil or DIMS[mode], "ValueError",
-        "interpolate: align_corners option can only be set with the interpolating modes: linear | "
-        .. "bilinear | bicubic | trilinear")
       local out, scales = sizes(x, size, scale, recompute)
       if mode == "area" then
         return F[("adaptive_avg_pool%dd"):format(n)](x, out)
       end
-      errors.check(x.dtype.is_floating_point or x.dtype == require("torch").uint8
-        and (n == 2 or not DIMS[mode]), "NotImplementedError", "interpolate: mode '%s' of %d "
-        .. "dimensions is for floating point tensors%s, got %s", mode, x:dim(),
-        (n == 2 or not DIMS[mode]) and " and uint8" or "", tostring(x.dtype))
-      local torch, dtype = require("torch"), x.dtype
-      local half = DIMS[mode] and (dtype == torch.float16 or dtype == torch.bfloat16)
+      check_type(x, mode)
+      local dtype = x.dtype
+      local half = DIMS[mode] and dtype.itemsize == 2
+      local one = antialias and smooth.along
+        or dtype == UINT8 and DIMS[mode] and along_bytes or along
       x = half and x:float() or x -- rounded once, not after each axis
       for i = n, 1, -1 do -- the last axis first, as PyTorch rounds bytes
-        x = (antialias and smooth.along or along)(x, i + 1, mode, out[i], align, scales[i])
+        x = one(x, i + 1, mode, out[i], align, scales[i])
       end
       return half and x:to(dtype) or x
     end)
