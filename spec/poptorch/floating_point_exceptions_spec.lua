@@ -160,6 +160,18 @@ describe("floating-point exceptions", function()
     end)
   end)
 
+  it("are those of every result", function()
+    local Scaled = nn.Module:extend("Scaled")
+    function Scaled:init() self.w = nn.Parameter(torch.ones(2)) end
+    function Scaled:forward(x) return poptorch.identity_loss(self.w * x, "sum") end
+    local model = Scaled()
+    -- the square of the gradient is the third
+    raises("Error", "overflow in adam_step, the update of w", function()
+      poptorch.trainingModel(model, options(), poptorch.optim.Adam(model:parameters()))(
+        torch.full({ 2 }, 1e30))
+    end)
+  end)
+
   it("leave weights as they were and the model usable", function()
     local model = net({})
     torch.no_grad(function()
