@@ -34,8 +34,8 @@ typedef enum {
     LP_END_LOGSUM, /* the fold is of exp(x - max); log, and add max */
 } LpReduceEnd;
 
-/* Folds `rows` rows, `step` bytes apart, into m results of the loop type, row by
- * row. */
+/* Folds `rows` rows, `step` bytes apart, into m results of the loop type, one
+ * row after the other. */
 typedef void (*LpRowsLoop)(int64_t rows, int64_t step, int64_t m, const void *x,
                            void *acc);
 typedef const LpRowsLoop LpRowsLoops[LP_N_FOLDS][3]; /* as above */

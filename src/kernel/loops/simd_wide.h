@@ -96,8 +96,8 @@ static inline float pow_f32(float x, float y)
 
 /* The angle of (x, y) in [-pi, pi], relative error near 3e-12. The smaller by
  * the larger magnitude is t in [0, 1]; beyond tan(pi / 8) it is turned by
- * pi / 4, numerator and denominator alike; then a polynomial in t^2. Infinity is
- * a number so large that every finite one is nothing beside it. */
+ * pi / 4, numerator and denominator alike; then a polynomial in t^2. Infinity
+ * is a number so large that every finite one is nothing beside it. */
 static inline double atan2_wide(double y, double x)
 {
     double ay = fabs(y), ax = fabs(x);
