@@ -214,7 +214,7 @@ bench: setup
 
 fidelity: setup
 	+@$(submake) $(BUILD)/tools/fidelity
-	@$(BUILD)/tools/fidelity
+	@$(BUILD)/tools/fidelity $(ROWS)
 
 # Results, gradients and trainings recorded from PyTorch (spec/golden/README.md)
 # replayed: AREAS chooses; GOLDEN is another directory of the same form; REPLAY

@@ -83,7 +83,13 @@ void lp_cost_add(LpCost *c, LpCost next)
     c->sync_cyc += next.sync_cyc;
     if (!lp_add_i64(c->flops, next.flops, &c->flops))
         c->flops = INT64_MAX;
+    /* beside results of both, or before those of one */
+    int64_t late = lp_max(c->temp_tile_bytes - c->early_tile_bytes,
+                          next.temp_tile_bytes - next.early_tile_bytes);
+    c->temp_all_bytes =
+        lp_max(lp_cost_temp_bytes(c), lp_cost_temp_bytes(&next));
     c->temp_tile_bytes = lp_max(c->temp_tile_bytes, next.temp_tile_bytes);
+    c->early_tile_bytes = c->temp_tile_bytes - late;
     c->interleaved_tile_bytes =
         lp_max(c->interleaved_tile_bytes, next.interleaved_tile_bytes);
     c->vertex_bytes += next.vertex_bytes;

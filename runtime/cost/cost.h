@@ -38,6 +38,8 @@ typedef struct LpCost {
     int64_t compute_cyc, exchange_cyc, sync_cyc;
     int64_t flops;
     int64_t temp_tile_bytes;        /* scratch beyond operands and results */
+    int64_t early_tile_bytes;       /* of that, gone when results appear */
+    int64_t temp_all_bytes;         /* of all tiles; 0: of `tiles` such tiles */
     int64_t interleaved_tile_bytes; /* of that, wanted in region 1 */
     int64_t vertex_bytes;           /* vertex state of a tile */
     int64_t exchange_code_bytes;    /* of a tile */
@@ -49,6 +51,13 @@ typedef struct LpCost {
 /* `next` runs after *c: cycles, flops, vertices and exchange code add, scratch
  * and tiles take the greater, codelets unite. */
 void lp_cost_add(LpCost *c, LpCost next);
+
+/* Scratch over all tiles. */
+static inline int64_t lp_cost_temp_bytes(const LpCost *c)
+{
+    return c->temp_all_bytes ? c->temp_all_bytes
+                             : c->temp_tile_bytes * c->tiles;
+}
 
 /* The same steps run `times` times in a loop: cycles and flops multiply. */
 LpCost lp_cost_repeat(LpCost c, int64_t times);

@@ -184,7 +184,7 @@ static LpCost update_part(const LpCostCtx *x, LpCostType t, const LpLookup *l,
     c.exchange_code_bytes += lp_exchange_code_bytes(chip, 1, w.rows);
     if (dense)
         add_dense(x, t, l, w, p, &c);
-    c.temp_tile_bytes = update_temp(t, w, p);
+    c.temp_tile_bytes = dense ? update_temp(t, w, p) : sent + WORD * p->count;
     return c;
 }
 

@@ -192,16 +192,31 @@ static void add_transposed(const LpCostCtx *x, LpCostType t, int64_t n,
            2);
 }
 
+/* Re-laid copies may be more than the planner bargained for. */
+static void note_fit(LpPlan *p)
+{
+    p->fits = p->fits && p->temp_bytes <= p->bound_bytes;
+}
+
 static void add_relays(const LpCostCtx *x, LpCostType t, LpConvPass pass,
                        int64_t inputs, int64_t outputs, int64_t weights,
-                       LpPlan *p)
+                       bool product, LpPlan *p)
 {
     if (!p->flops)
         return;
-    if (pass == LP_PASS_BWD)
+    int64_t e = lp_cost_type_bytes(t), tiles = ctx_tiles(x);
+    if (pass == LP_PASS_BWD) {
         add_transposed(x, t, weights, p);
+        if (!product)
+            p->temp_bytes += div_up(weights, tiles) * e;
+    }
+    note_fit(p);
     if (pass != LP_PASS_WU)
         return;
+    /* a convolution's copies in the new layout stay until it is done */
+    int64_t copies = (div_up(inputs, tiles) + div_up(outputs, tiles)) * e;
+    p->temp_bytes = lp_max(p->temp_bytes + (product ? 0 : copies), 2 * copies);
+    note_fit(p);
     /* both operands are transposed in one compute set, then sent on to where
      * the product wants them */
     add_regroup(x, t, inputs, p);
@@ -226,6 +241,7 @@ LpCost lp_plan_cost(const LpCostCtx *x, LpCostType t, const LpPlan *p)
                 .sync_cyc = p->sync_cyc,
                 .flops = p->flops,
                 .temp_tile_bytes = p->temp_bytes,
+                .early_tile_bytes = lp_max(0, p->temp_bytes - p->partial_bytes),
                 .interleaved_tile_bytes = p->interleaved_bytes,
                 .vertex_bytes = p->vertex_bytes,
                 .exchange_code_bytes = p->exchange_code_bytes,
@@ -375,9 +391,9 @@ static void add_product_relays(const LpCostCtx *x, LpCostType t,
     int64_t a = s.groups * s.m * s.k, b = s.groups * s.k * s.n;
     int64_t d = s.groups * s.m * s.n;
     if (pass == LP_PASS_WU) /* [m, k] is the input, [k, n] the gradient */
-        add_relays(x, t, pass, a, b, d, p);
+        add_relays(x, t, pass, a, b, d, true, p);
     else
-        add_relays(x, t, pass, a, d, b, p);
+        add_relays(x, t, pass, a, d, b, true, p);
 }
 
 static PlanKey product_key(const LpCostCtx *x, LpCostType t, LpMatmulShape s,
@@ -486,7 +502,7 @@ LpPlan lp_plan_conv(const LpCostCtx *x, LpCostType t, const LpConvShape *s,
     else if (pass == LP_PASS_WU)
         c = update(s, c);
     p = plan_conv(x, t, pass, c);
-    add_relays(x, t, pass, inputs, outputs, weights, &p);
+    add_relays(x, t, pass, inputs, outputs, weights, false, &p);
     bool sparse = s->kernel[1] < s->stride[1] || s->kernel[2] < s->stride[2];
     if (pass == LP_PASS_BWD && sparse && p.flops)
         charge(x, &p, sent_cyc(x, t, inputs), 0, 1); /* among zeros */

@@ -113,6 +113,14 @@ static void on_each_tile(const LpCostCtx *x, LpRedOp op, LpCostType t,
                             on.outs, on.outs > 1 ? on.run : on.depth));
 }
 
+/* A stage's scratch is on its tiles alone. */
+static void note_temp(LpCost *c, int64_t bytes, int64_t tiles)
+{
+    c->temp_all_bytes =
+        lp_max(lp_cost_temp_bytes(c), bytes * lp_min(tiles, c->tiles));
+    c->temp_tile_bytes = lp_max(c->temp_tile_bytes, bytes);
+}
+
 /* Partials of `depth` tiles for each of n_out outputs; `sources`: tiles that
  * have any. A stage halves the depth in the sense of its root while more than
  * 64 remain and the sources are few or the depth is large. */
@@ -133,7 +141,9 @@ static void over_tiles(const LpCostCtx *x, LpRedOp op, LpCostType part,
             div_up(div_up(n_out, cols) * div_up(depth, rows), tiles) * cols;
         add_sets(x, c, lp_exchange_cyc(chip, mine * rows * e, 0, false),
                  strided(chip, op, part, part, mine, rows));
-        c->temp_tile_bytes = lp_max(c->temp_tile_bytes, mine * rows * e);
+        note_temp(
+            c, mine * rows * e,
+            div_up(div_up(n_out, cols) * div_up(depth, rows) * cols, mine));
         c->exchange_code_bytes += lp_exchange_code_bytes(chip, rows, rows);
         depth = div_up(depth, rows);
         sources = lp_min(tiles, mul_sat(div_up(n_out, cols), depth));
@@ -145,7 +155,7 @@ static void over_tiles(const LpCostCtx *x, LpRedOp op, LpCostType part,
         n_out);
     add_sets(x, c, lp_exchange_cyc(chip, mine * depth * e, 0, false),
              strided(chip, op, part, part, mine, depth));
-    c->temp_tile_bytes = lp_max(c->temp_tile_bytes, mine * depth * e);
+    note_temp(c, mine * depth * e, div_up(n_out, mine));
     c->exchange_code_bytes += lp_exchange_code_bytes(chip, depth, depth);
     cost_codelet(c, LP_CODELET_reduce, part);
 }

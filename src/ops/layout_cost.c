@@ -50,6 +50,7 @@ void lp_rule_lookup(const LpCostReq *r, LpCost *out)
 {
     LpCostCtx x = lp_cost_ctx_of(r);
     LpLookup l = table(&r->in[0], lp_numel(&r->out[0]));
+    l.trained = r->pass != LP_PASS_NONE;
     lp_cost_add(out, lp_cost_lookup(&x, lp_cost_type(r->out[0].dtype), &l));
 }
 
@@ -65,6 +66,7 @@ void lp_rule_lookup_add(const LpCostReq *r, LpCost *out)
             count = lp_numel(&r->in[i]);
     }
     LpLookup l = table(&r->out[0], count);
+    l.trained = true;
     lp_cost_add(out, lp_cost_lookup_add(&x, lp_cost_type(r->out[0].dtype), &l));
 }
 

@@ -133,7 +133,9 @@ static void find_weights(Costs *c)
         const LpVariable *v = &c->p->step->var[i];
         if (v->role == LP_VAR_PARAM && v->micro_in != LP_NOVAL)
             c->weight[v->micro_in] = true;
-        if (v->role == LP_VAR_ACCUM && v->micro_out != LP_NOVAL)
+        /* a parameter that changes here becomes itself and its gradient */
+        if ((v->role == LP_VAR_ACCUM || v->role == LP_VAR_PARAM) &&
+            v->micro_out != LP_NOVAL)
             c->grad[v->micro_out] = true;
     }
     for (LpNodeId n = 0; n < g->n_node; n++) {
@@ -154,11 +156,15 @@ static void find_weights(Costs *c)
 static LpConvPass kind_of(const Costs *c, const LpGraph *g, LpNodeId id)
 {
     const LpGraphNode *d = &g->node[id];
-    if (!c->p->training || d->op->product != LP_PRODUCT_MATRIX)
+    bool weight = false, product = d->op->product == LP_PRODUCT_MATRIX;
+    if (!c->p->training)
         return LP_PASS_NONE;
-    bool weight = false;
-    for (uint32_t i = 0; i < 2; i++)
+    for (uint32_t i = 0; i < (product ? 2 : d->n_in); i++)
         weight |= lp_is_value(d->in[i]) && c->weight[d->in[i]];
+    /* look-ups and recurrent layers of parameters leave what gradients need */
+    if (!product)
+        return weight && !lp_origin_of(g, id)->backward ? LP_PASS_FWD
+                                                        : LP_PASS_NONE;
     if (weight)
         return lp_origin_of(g, id)->backward ? LP_PASS_BWD : LP_PASS_FWD;
     return c->grad[d->out] ? LP_PASS_WU : LP_PASS_NONE;

@@ -6,6 +6,8 @@
 #include "src/passes/ipu/strategy.h"
 #include "src/passes/ipu/tiles.h"
 
+#include "src/base/checked.h"
+
 typedef struct Span {
     LpVal v; /* LP_NOVAL: a parameter from elsewhere, see var */
     int var;
@@ -101,11 +103,15 @@ static LpStatus collect(Live *l)
     return LP_OK;
 }
 
+/* Operands that a node has copies of are gone when it writes its results. */
 static void consider(Live *l, const LpTiles *always, const LpCost *c,
-                     uint32_t at, LpLiveStep step)
+                     const LpTiles *made, uint32_t at, LpLiveStep step)
 {
     int64_t temp = c ? c->temp_tile_bytes : 0;
-    int64_t total = l->tiles.total + temp * (c ? c->tiles : 0);
+    int64_t early = c ? c->early_tile_bytes : 0;
+    int64_t total = l->tiles.total + (c ? lp_cost_temp_bytes(c) : 0);
+    if (made && c)
+        total -= lp_min(made->total, early * c->tiles);
     step.live = l->tiles.total;
     step.temporary = total - step.live;
     l->m->step[l->m->n_step++] = step;
@@ -116,12 +122,26 @@ static void consider(Live *l, const LpTiles *always, const LpCost *c,
     }
     for (int k = 0; k < LP_TILE_CLASSES; k++) {
         int64_t now = l->tiles.b[k] + temp;
+        if (made)
+            now -= lp_min(made->b[k], early);
         if (now > l->peak[k])
             l->peak[k] = now;
         if (now + always->b[k] > l->fullest) {
             l->fullest = now + always->b[k];
             l->peak_at = at;
         }
+    }
+}
+
+/* Memory of what starts at this entry; what its node makes, in *made. */
+static void begin(Live *l, size_t first, LpNodeId node, LpTiles *made)
+{
+    *made = (LpTiles){.n = l->tiles.n};
+    for (size_t k = first; k; k = l->span[k - 1].next_from) {
+        const Span *s = &l->span[k - 1];
+        lp_tiles_add(&l->tiles, s->s, 1);
+        if (s->v && lp_maker(l->g, s->v) == node)
+            lp_tiles_add(made, s->s, 1);
     }
 }
 
@@ -144,11 +164,11 @@ static LpStatus sweep(Live *l, const LpTiles *always)
         if (run->ipu != l->ipu)
             continue;
         for (uint32_t i = 0; i <= run->n; i++, at++) {
-            for (size_t k = from[at]; k; k = l->span[k - 1].next_from)
-                lp_tiles_add(&l->tiles, l->span[k - 1].s, 1);
             LpNodeId n = i < run->n ? run->entry[i].node : LP_NO_NODE;
-            consider(l, always, n == LP_NO_NODE ? NULL : &p->cost[n].cost, at,
-                     (LpLiveStep){.node = n, .run = r});
+            LpTiles made;
+            begin(l, from[at], n, &made);
+            consider(l, always, n == LP_NO_NODE ? NULL : &p->cost[n].cost,
+                     &made, at, (LpLiveStep){.node = n, .run = r});
             for (size_t k = to[at]; k; k = l->span[k - 1].next_to)
                 lp_tiles_add(&l->tiles, l->span[k - 1].s, -1);
         }
@@ -231,7 +251,7 @@ static LpStatus sweep_update(Live *l, const LpTiles *always, bool *worse)
             s[d->out + i] = lp_tiles_deal_type(&l->tiles, p->o.chip, t);
             lp_tiles_add(&l->tiles, s[d->out + i], 1);
         }
-        consider(l, always, &p->update_cost[n].cost, l->end,
+        consider(l, always, &p->update_cost[n].cost, NULL, l->end,
                  (LpLiveStep){.node = n, .run = -1});
         for (uint32_t i = 0; i < d->n_in; i++)
             if (lp_is_value(d->in[i]) && last[d->in[i]] == n) {
