@@ -200,7 +200,7 @@ format: setup-lint
 	$(Q)clang-format -i $$(git ls-files '*.c' '*.h')
 
 # Training steps against PyTorch's and JAX's: WORKLOADS, THREADS, PAIRS,
-# SECONDS, PEERS, COMPILE, EAGER, STEP, CLOCK and PEERS_PYTHON choose
+# SECONDS, PEERS, COMPILE, EAGER, STEP, PRECISION, CLOCK and PEERS_PYTHON choose
 # (spec/bench/bench.lua). MORE=1: a second set of networks, torch.compile among
 # the peers (COMPILE=0 leaves it out). OPS=1: single eager operators, or
 # OPERATORS, at SIZES (spec/bench/operators/bench.lua).
@@ -209,7 +209,7 @@ bench: setup
 	@BUILD='$(BUILD)' THREADS='$(THREADS)' PAIRS='$(PAIRS)' \
 	  SECONDS='$(SECONDS)' PEERS='$(PEERS)' COMPILE='$(COMPILE)' \
 	  EAGER='$(EAGER)' MORE='$(MORE)' STEP='$(STEP)' CLOCK='$(CLOCK)' PEERS_PYTHON='$(PEERS_PYTHON)' \
-	  SIZES='$(SIZES)' $(BUILD)/lupine \
+	  PRECISION='$(PRECISION)' SIZES='$(SIZES)' $(BUILD)/lupine \
 	  $(if $(OPS),spec/bench/operators/bench.lua $(OPERATORS),spec/bench/bench.lua $(WORKLOADS))
 
 fidelity: setup

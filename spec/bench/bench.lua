@@ -2,17 +2,21 @@
 ---     lupine spec/bench/bench.lua [WORKLOAD…]
 --- Both sides start from the same weights and data, written once a workload, and
 --- compute ten steps, whose losses must agree, else the row is marked as not
---- comparable. Each way in which the peer can run is tried; the fastest is the
---- peer. Then both live at once and take turns (A B A B …), a slice of time each,
---- so that a machine that is busy or hot for a while disturbs both; the ratio is
---- taken pair by pair. Only figures of one run are comparable.
+--- comparable; in low precision fifty, the last of which agree within 2 % (of itself, or
+--- of a tenth of the first where it fell below that). Each way in which the peer can run
+--- is tried; the fastest is the peer. Then both live at once and take turns (A B A B …),
+--- a slice of time each, so that a machine that is busy or hot for a while disturbs both;
+--- the ratio is taken pair by pair. Only figures of one run are comparable.
 ---
 --- Environment: BUILD, PEERS_PYTHON; THREADS, a list ("1 2"); PAIRS; SECONDS, of a
 --- slice; PEERS, the peers' ways to try ("eager fused"; default: all but compile);
 --- COMPILE=1 tries torch.compile too, which takes minutes; MORE=1 takes the second
 --- set of workloads, where COMPILE=0 leaves it out; EAGER=1 compares a
 --- plain script of ours with PyTorch's eager mode, nothing compiled; STEP=1 takes
---- lupine.compile's training step in place of poptorch's; CLOCK=cpu compares processor
+--- lupine.compile's training step in place of poptorch's; PRECISION=half takes
+--- poptorch's mixed way (model and inputs half, gradients and first moments too,
+--- a loss scaling), bf16 autocast in bfloat16, both against the peers' bfloat16, or,
+--- of PEERS=float32, against our own float32; CLOCK=cpu compares processor
 --- time, for a machine that others use.
 package.path = "./?.lua;" .. package.path
 
@@ -22,7 +26,7 @@ local table_of = require("spec.bench.table")
 local workloads = require("spec.bench.workloads")
 
 local LUPINE = arg[-1]
-local TOLERANCE = 1e-3
+local TOLERANCE, LOW_TOLERANCE = 1e-3, 0.02
 
 local function setting(name, default)
   local text = os.getenv(name)
@@ -41,6 +45,12 @@ local MORE = setting("MORE") == "1"
 local COMPILE = setting("COMPILE", MORE and "1" or "0") == "1"
 local BUILD, EAGER = setting("BUILD", "build"), setting("EAGER") == "1"
 local WAY = EAGER and "eager" or setting("STEP") == "1" and "step" or "compiled"
+local PRECISION = setting("PRECISION")
+if PRECISION and PRECISION ~= "half" and PRECISION ~= "bf16" then
+  error(("bench: PRECISION must be half or bf16, not '%s'"):format(PRECISION), 0)
+elseif PRECISION == "half" and WAY ~= "compiled" then
+  error("bench: PRECISION=half goes with neither EAGER nor STEP", 0)
+end
 local PAIRS, SECONDS = count("PAIRS", setting("PAIRS", "7")), count("SECONDS",
   setting("SECONDS", "1"))
 if math.type(PAIRS) ~= "integer" then
@@ -63,6 +73,10 @@ local function start_ours(name, threads, file)
 end
 
 local function start_peer(python, way, name, threads, file)
+  if way == "float32" then
+    return process.start({ "env", "PRECISION=float32", LUPINE, "spec/bench/one.lua", name, threads,
+      file, WAY }, threads)
+  end
   local script = way == "jax" and "jax_jit" or RUNTIMES[way] and "runtimes" or "pytorch"
   return process.start({ python, ("spec/bench/peers/%s.py"):format(script), name, threads, file,
     way ~= "jax" and way or nil }, threads)
@@ -74,6 +88,9 @@ local function ways_of(w, has)
   local all, out = { table.unpack(w.peers) }, {}
   if COMPILE then
     all[#all + 1] = "compile"
+  end
+  if PRECISION and wanted == "float32" then
+    return { wanted }
   end
   for _, way in ipairs(all) do
     local asked = not wanted or (" " .. wanted .. " "):find(" " .. way .. " ", 1, true)
@@ -100,8 +117,13 @@ local function fastest(peer, name, threads, file)
   return best, tried
 end
 
--- The largest difference of the losses of the first steps.
+-- The largest difference of the losses of the first steps; in low precision that of
+-- the last, as a share of it or of a tenth of the first.
 local function difference(a, b)
+  if PRECISION then
+    local last = b.loss[#b.loss]
+    return math.abs(a.loss[#a.loss] - last) / math.max(math.abs(last), math.abs(b.loss[1]) / 10)
+  end
   local most = 0.0
   for i, v in ipairs(a.loss) do
     local d = math.abs(v - (b.loss[i] or math.huge))
@@ -157,7 +179,8 @@ end
 local function compare(name, threads, peer, work, limits)
   local w = workloads.all[name]
   local row = { workload = name, batch = w.batch, threads = threads, pairs = PAIRS,
-    cpu = core.host.cpu().name, clock = setting("CLOCK", "wall") }
+    precision = PRECISION or "float32", cpu = core.host.cpu().name,
+    clock = setting("CLOCK", "wall") }
   local theirs
   if peer.python then
     row.peer, row.tried = fastest(peer, name, threads, work.file)
@@ -180,7 +203,8 @@ local function compare(name, threads, peer, work, limits)
       theirs.library, theirs.first, theirs.rss
     row.loss, row.peer_loss = ours.loss[#ours.loss], theirs.loss[#theirs.loss]
     row.loss_difference = difference(ours, theirs)
-    row.comparable = row.loss_difference <= (w.tolerance or TOLERANCE)
+    row.comparable = row.loss_difference
+      <= (PRECISION and LOW_TOLERANCE or w.tolerance or TOLERANCE)
   end
   return complete(row, w, work, limits)
 end
@@ -244,7 +268,7 @@ local function main(names)
     limits[word] = measure_limits(word)
   end
   local peer, rows, failed = peer_python(), {}, false
-  table_of.head(core.host.cpu().name, threads, limits, PAIRS, SECONDS)
+  table_of.head(core.host.cpu().name, threads, limits, PAIRS, SECONDS, PRECISION)
   for _, name in ipairs(names) do
     local work = make_work(name)
     for _, n in ipairs(threads) do

@@ -1,9 +1,9 @@
 --- Our side of one workload, in a process of its own, which bench.lua drives:
 ---     lupine spec/bench/one.lua WORKLOAD THREADS FILE [WAY]
 --- FILE (safetensors) has the weights and buffers by name, `input` (`input2` …) and
---- `target`. Trains 10
---- steps and prints `loss` of each, `first` (ms of the first call, compiling
---- included), `library` and `ready`, a line each; then obeys lines of its input:
+--- `target`. Trains 10 steps, 50 if PRECISION (bench.lua) is set, and prints `loss` of
+--- each, `first` (ms of the first call, compiling included), `library` and `ready`, a
+--- line each; then obeys lines of its input:
 ---     time SECONDS    prints `ms`, the median of a step during that time
 --- and at their end prints `rss`, the largest resident memory (MB) since the
 --- file was read. WAY: compiled (default), by poptorch; step, by lupine.compile; eager,
@@ -17,7 +17,9 @@ local safetensors = require("lupine.safetensors")
 local torch = require("torch")
 local workloads = require("spec.bench.workloads")
 
-local STEPS, SEED = 10, 1
+local PRECISION = os.getenv("PRECISION") or ""
+local HALF = PRECISION == "half"
+local STEPS, SEED = PRECISION ~= "" and 50 or 10, 1
 local wall = core.host.clock
 -- With CLOCK=cpu, the processor's time of all threads: for a machine that others use.
 local clock = os.getenv("CLOCK") == "cpu" and os.clock or wall
@@ -77,7 +79,10 @@ local function load(w, path)
     data[#data + 1] = tensors["input" .. #data + 1]
   end
   data[#data + 1] = tensors.target
-  return net, data
+  for k, t in ipairs(HALF and data or {}) do
+    data[k] = t:is_floating_point() and t:half() or t
+  end
+  return HALF and net:half() or net, data
 end
 
 -- What a step does in turn: {a module that returns a loss, the one that learns}.
@@ -167,7 +172,7 @@ local function compiled(w, net, data)
   opts:outputMode(poptorch.OutputMode.All)
   if w.optimizer then
     opts.Training:gradientAccumulation(w.accumulation or 1)
-    return poptorch.trainingModel(net, opts, w.optimizer(net:parameters()))
+    return poptorch.trainingModel(net, opts, w.optimizer(net:parameters(), HALF))
   end
   net:eval()
   return poptorch.inferenceModel(net, opts)
@@ -198,7 +203,7 @@ end
 
 -- One number a step: the mean over its micro-batches.
 local function losses_of(micro_batches, result, losses)
-  local each = result:view({ -1, micro_batches }):mean(1)
+  local each = result:float():view({ -1, micro_batches }):mean(1)
   for _, v in ipairs(each:tolist()) do
     losses[#losses + 1] = v
   end
@@ -216,6 +221,10 @@ local function measure(step, data, seconds)
 end
 
 local function run(w, threads, path, way)
+  if HALF and (WAYS[way] or w.phases) then
+    error("bench: PRECISION=half is PopTorch's mixed way, which executors of poptorch have", 0)
+  end
+  local _ <close> = PRECISION == "bf16" and torch.autocast("cpu", torch.bfloat16) or nil
   torch.set_num_threads(threads)
   local net, data = load(w, path)
   collectgarbage()

@@ -2,11 +2,10 @@
 local M = {}
 
 -- Fields of bench.json, in their order.
-local FIELDS = { "workload", "batch", "threads", "pairs", "clock", "cpu", "library", "ms",
-  "samples_s", "gflops", "peak_gflops", "copy_gbs", "peak_share", "floor_ms", "floor_share",
-  "first_ms", "rss_mb", "peer", "peer_library", "peer_ms", "peer_first_ms", "peer_rss_mb",
-  "tried", "ratio", "ratio_min", "ratio_max", "loss", "peer_loss", "loss_difference",
-  "comparable" }
+local FIELDS = { "workload", "batch", "threads", "precision", "pairs", "clock", "cpu", "library",
+  "ms", "samples_s", "gflops", "peak_gflops", "copy_gbs", "peak_share", "floor_ms", "floor_share",
+  "first_ms", "rss_mb", "peer", "peer_library", "peer_ms", "peer_first_ms", "peer_rss_mb", "tried",
+  "ratio", "ratio_min", "ratio_max", "loss", "peer_loss", "loss_difference", "comparable" }
 
 local function json_string(s)
   return '"' .. s:gsub('[%c"\\]', function(c)
@@ -69,8 +68,9 @@ local function rounded(v)
 end
 
 --- Prints what the figures rest on, and the columns' names.
-function M.head(cpu, threads, limits, pairs_taken, seconds)
-  print(("%s; %d pairs of slices of %g s"):format(cpu, pairs_taken, seconds))
+function M.head(cpu, threads, limits, pairs_taken, seconds, low)
+  print(("%s; %d pairs of slices of %g s%s"):format(cpu, pairs_taken, seconds,
+    low and "; " .. low or ""))
   for _, n in ipairs(threads) do
     local l = limits[tostring(n)]
     print(("%d thread%s: %.0f GFLOP/s of fused multiply-adds; copies, GB/s: %.1f of 1 MB, "
@@ -78,7 +78,8 @@ function M.head(cpu, threads, limits, pairs_taken, seconds)
       l.copy_1, l.copy_8, l.copy_64, l.copy_512))
   end
   print("ms a step; peak, floor: shares reached; ratio = best peer / ours: median, least .. most;")
-  print("MB: most resident; loss: after 10 steps, and how far apart the first 10 are at most")
+  print(low and "MB: most resident; loss: after 50 steps, and the share by which both differ"
+    or "MB: most resident; loss: after 10 steps, and how far apart the first 10 are at most")
   print(LINE:format("workload", "T", "ours ms", "samples/s", "GF/s", "peak", "floor", "best peer",
     "peer ms", "ratio", "", "MB", "peer", "loss"))
 end

@@ -7,7 +7,8 @@
 --- where the input is ids below it, else it is real; `classes`, the labels are
 --- below that, a label for each id where there are ids, or `target`, the shape of
 --- a row of real targets; `model` makes the module; `optimizer` takes the
---- parameters (absent: inference); `peers`, the ways in which the peer may run.
+--- parameters, and whether they are half (absent: inference); `peers`, the ways in
+--- which the peer may run.
 --- `data` in place of these shapes makes so many rows of the inputs and the target.
 --- With `own_loss` the module returns its loss, with `phases` a step has several:
 --- that gives, of the module, pairs of a module that returns a loss and the one
@@ -24,27 +25,16 @@
 local more = require("spec.bench.more.workloads")
 local networks = require("spec.bench.networks")
 local nn = require("torch.nn")
-local optim = require("torch.optim")
 local poptorch = require("poptorch")
 local torch = require("torch")
+local training = require("spec.bench.training")
 
 local M = {}
 
-local function sgd(params)
-  return optim.SGD(params, { lr = 0.01 })
-end
-
-local function momentum(params)
-  return optim.SGD(params, { lr = 0.01, momentum = 0.9 })
-end
-
-local function adam(params)
-  return optim.Adam(params, { lr = 1e-3 })
-end
-
-local function adamw(params)
-  return optim.AdamW(params, { lr = 1e-3 })
-end
+local sgd = training("SGD", { lr = 0.01 })
+local momentum = training("SGD", { lr = 0.01, momentum = 0.9 })
+local adam = training("Adam", { lr = 1e-3 })
+local adamw = training("AdamW", { lr = 1e-3 })
 
 -- Operations of a convolution, or of a Linear (kernel 1) over `places` rows.
 local function conv(places, from, to, kernel)

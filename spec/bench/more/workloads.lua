@@ -1,23 +1,15 @@
 --- The second set: kinds of network that the first one lacks (`make bench MORE=1`);
 --- ../workloads.lua says what a workload has, ../peers/more.py has the peers' side.
 local images = require("spec.bench.more.images")
-local optim = require("torch.optim")
 local sequences = require("spec.bench.more.sequences")
 local torch = require("torch")
+local training = require("spec.bench.training")
 
 local M = {}
 
-local function momentum(params)
-  return optim.SGD(params, { lr = 0.01, momentum = 0.9 })
-end
-
-local function adam(params)
-  return optim.Adam(params, { lr = 2e-4, betas = { 0.5, 0.999 } })
-end
-
-local function adamw(params)
-  return optim.AdamW(params, { lr = 1e-4 })
-end
+local momentum = training("SGD", { lr = 0.01, momentum = 0.9 })
+local adam = training("Adam", { lr = 2e-4, betas = { 0.5, 0.999 } })
+local adamw = training("AdamW", { lr = 1e-4 })
 
 local IMAGES, TEXT = { "fused", "channels_last" }, { "sdpa", "fused" }
 

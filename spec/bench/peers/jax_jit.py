@@ -3,7 +3,8 @@
     python3 spec/bench/peers/jax_jit.py WORKLOAD THREADS FILE
 
 A step is one jitted function with donated buffers. The parameters are a flat
-dictionary by the names that PyTorch's state_dict has.
+dictionary by the names that PyTorch's state_dict has. In low precision the
+network computes in bfloat16, the loss and the optimizer in float32.
 """
 import os
 import sys
@@ -66,7 +67,7 @@ def lstm(p, ids):
         c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
         h = jax.nn.sigmoid(o) * jnp.tanh(c)
         return (h, c), h
-    zero = jnp.zeros((ids.shape[0], hidden.shape[0]))
+    zero = jnp.zeros((ids.shape[0], hidden.shape[0]), hidden.dtype)
     _, y = lax.scan(cell, (zero, zero), x.swapaxes(0, 1))
     y = linear(p, "head", y.swapaxes(0, 1))
     return y.reshape(-1, y.shape[-1])
@@ -150,8 +151,13 @@ def main():
     zeros = jax.tree.map(jnp.zeros_like, arrays)
     state = (zeros, jax.tree.map(jnp.zeros_like, arrays), jnp.float32(0))
 
+    def cast(v):
+        low = serve.LOW and v.dtype == jnp.float32
+        return v.astype(jnp.bfloat16) if low else v
+
     def whole(p, x, y):
-        return loss_of(network(p, x), y)
+        out = network(jax.tree.map(cast, p), cast(x))
+        return loss_of(out.astype(jnp.float32), y)
 
     def update(p, state, x, y):
         loss, grads = jax.value_and_grad(whole)(p, x, y)

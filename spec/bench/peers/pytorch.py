@@ -4,7 +4,8 @@
 
 Ways, each with what the one before it has, where it applies: eager (a plain
 script); sdpa (scaled_dot_product_attention); fused (the fused optimizer);
-channels_last (for convolutions); compile (torch.compile).
+channels_last (for convolutions); compile (torch.compile). In low precision all
+under autocast in bfloat16.
 """
 import os
 import sys
@@ -21,6 +22,10 @@ import networks  # noqa: E402
 import serve  # noqa: E402
 
 
+def low():
+    return torch.autocast("cpu", torch.bfloat16, enabled=serve.LOW)
+
+
 def trainer(phases, optimizer):
     kind, options = optimizer
     if LEVEL >= WAYS.index("fused"):
@@ -33,7 +38,8 @@ def trainer(phases, optimizer):
         total = 0
         for forward, optimizer in phases:
             optimizer.zero_grad()
-            loss = forward(*batch)
+            with low():
+                loss = forward(*batch)
             loss.backward()
             optimizer.step()
             total = total + loss.detach()
@@ -46,7 +52,7 @@ def inferrer(model):
     forward = torch.compile(model) if WAY == "compile" else model
 
     def infer(*batch):
-        with torch.no_grad():
+        with torch.no_grad(), low():
             return networks.loss(forward(*batch[:-1]), batch[-1])
     return infer
 
