@@ -14,12 +14,12 @@ passed=0
 failed=0
 
 # A few specs a process: one process for all grows until each fork and each full
-# collection takes seconds. The longest are first, so that the two lanes end together.
-longest='spec/ops/all_spec.lua spec/hostile/shortage_spec.lua'
+# collection takes seconds. The longest are first, so that the two lanes end together,
+# and alone: they collect all at every turn.
+longest='spec/hostile/shortage_spec.lua spec/ops/all_spec.lua spec/bind/shortage_spec.lua'
 each=8
 
 host_specs() {
-    printf '%s\n' $longest
     find spec -name '*_spec.lua' | sort | grep -vxF "$(printf '%s\n' $longest)"
 }
 
@@ -31,9 +31,14 @@ stock_specs() {
         spec/torch_scatter_spec.lua -name '*_spec.lua' -exec grep -LE "$starters" {} + | sort
 }
 
-# tasks UNDER < SPECS: a line of arguments of specs.sh for each process.
+# tasks UNDER [EACH] < SPECS: a line of arguments of specs.sh for each process.
 tasks() {
-    xargs -n "$each" echo "$build" "$1"
+    xargs -n "${2-$each}" echo "$build" "$1"
+}
+
+host_tasks() {
+    printf '%s\n' $longest | tasks host 1
+    host_specs | tasks host
 }
 
 run() {
@@ -47,15 +52,15 @@ sanitized)
     export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0
     export UBSAN_OPTIONS=print_stacktrace=1
     export LSAN_OPTIONS=suppressions=$(pwd)/spec/tools/leaks.supp
-    host_specs | tasks host | run 1
+    host_tasks | run 1
     ;;
 slow)
     export TASK=--run=all
-    host_specs | tasks host | run 1
+    host_tasks | run 1
     ;;
 *)
     {
-        host_specs | tasks host
+        host_tasks
         stock_specs | tasks stock
     } | run 2
     echo "== style"
