@@ -17,6 +17,7 @@
 ---   loud      it prints: not run, only traced
 ---   whole     without rows it is wrong
 ---   only      how many of the results have a gradient (all)
+---   variables the first tensors, of which alone there are gradients (all), with their number
 local torch = require("torch")
 
 local M = {}

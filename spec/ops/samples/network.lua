@@ -5,7 +5,6 @@ local x, y, v, f, b = make.x, make.y, make.v, make.f, make.b
 local none = torch.none
 
 local constants = "the weights and the target are constants here"
-local weights = "the weights of the taps are constants"
 local recomputed = "the gates, cells and outputs are functions of the other operands"
 
 return {
@@ -103,9 +102,9 @@ return {
   local_response_norm = { { x{ 1, 4, 2 }, 3 } },
 
   resample = { { x{ 2, 3, 2 }, { v{ 0, 1, 1, 2 }, f{ { 1 }, { 0.5 }, { 0.25 }, { 1 } },
-    v{ 1, 2, 2, 2 }, f{ { -1 }, { 0.5 }, { 2 }, { 1 } } }, 1, kink = weights } },
+    v{ 1, 2, 2, 2 }, f{ { -1 }, { 0.5 }, { 2 }, { 1 } } }, 1, variables = 1 } },
   resample_backward = { { x{ 2, 4 }, y{ 2, 3 }, { v{ 0, 1, 1, 2 }, y{ 4 }, v{ 1, 2, 2, 2 },
-    x{ 4 } }, 1, kink = weights } },
+    x{ 4 } }, 1, variables = 1 } },
 
   attention = { { x{ 1, 2, 3, 2 }, y{ 1, 2, 4, 2 }, x{ 1, 2, 4, 3 }, none, 0.7, false },
     { x{ 2, 3, 2 }, y{ 2, 3, 2 }, x{ 2, 3, 2 }, none, 0.5, true } },

@@ -11,12 +11,17 @@ local torch = require("torch")
 local M = {}
 
 -- ---- running a sample -----------------------------------------------------
+local function is_variable(sample, k)
+  return k <= (sample.variables or k)
+end
+
 --- The tensors of a sample; o as for Description:tensor.
 function M.tensors(sample, o)
   local out = {}
   for k, d in ipairs(make.tensors(sample)) do
-    local packed = sample.packed and k == 1 and o.strided
-    out[k] = d:tensor(packed and { dtype = o.dtype, grad = o.grad } or o)
+    local packed = sample.packed and k == 1
+    out[k] = d:tensor({ dtype = o.dtype, grad = o.grad and is_variable(sample, k),
+      strided = o.strided and not packed, empty = o.empty })
   end
   return out
 end
@@ -172,7 +177,7 @@ function M.single(op, sample)
   local all = gradients(sample, call, M.tensors(sample, { grad = true }))
   local n = 0
   for k, t in ipairs(M.tensors(sample, {})) do
-    if t.dtype.is_floating_point then
+    if t.dtype.is_floating_point and is_variable(sample, k) then
       n = n + 1
       local tensors = M.tensors(sample, {})
       tensors[k]:requires_grad_(true)
