@@ -70,12 +70,12 @@ describe("a program that is too large for its tiles", function()
   end)
 
   it("names several options where one is not enough, and no more than it takes", function()
-    local text = message(6500, torch.optim.Adam)
+    local text = message(7000, torch.optim.Adam)
     assert.matches("It fits with optimizer state off chip, accumulators off chip, "
       .. "weights off chip,", text, 1, true)
     local function with(...)
       local names = { ... }
-      return pcall(compile, 6500, torch.optim.Adam, function(options)
+      return pcall(compile, 7000, torch.optim.Adam, function(options)
         for _, name in ipairs(names) do
           options.TensorLocations[name](options.TensorLocations, off_chip())
         end

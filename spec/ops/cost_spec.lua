@@ -11,12 +11,13 @@ end
 
 -- One binary operation and one copy of `columns` elements a tile: a vertex
 -- reads vectors of 8 bytes, six workers share them; a copy moves 8 bytes a
--- cycle and receives 4; either ends in a sync, the copy's exchange in another.
+-- cycle and receives 4; either ends in a sync, the copy's exchange in another. A
+-- sync reaches a tile within 126 cycles, and so does its answer.
 local function doubling_step(columns, bytes)
   local vectors = math.ceil(columns * bytes / 8)
   local add = 11 + 6 * ((bytes == 4 and 29 or 26) + 3 * math.ceil(vectors / 6))
   return { compute_cyc = add + columns * bytes / 8, exchange_cyc = columns * bytes / 4,
-    sync_cyc = 3 * 150, flops = T * columns }
+    sync_cyc = 3 * 2 * 126, flops = T * columns }
 end
 
 local function check(name, attributes, columns, steps, dtype)

@@ -79,7 +79,7 @@ describe("the advice of poptorch", function()
         h = self.fc(x):sin()
       end
       local _ <close> = poptorch.Block("B", { ipu_id = 1 })
-      for _ = 1, 6 do
+      for _ = 1, 12 do
         h = h:sin()
       end
       return self.loss(h, x)

@@ -66,6 +66,7 @@ describe("a plan", function()
       planned({ weight = { on_chip = false }, optimizer = { on_chip = false } }) }) do
       check(plan:report(), "report", all, met)
       check({ nodes = plan:nodes() }, "plan", all, met)
+      check(plan:liveness(), "liveness", all, met)
     end
     for group, fields in pairs(all) do
       for name, f in pairs(fields) do
@@ -80,6 +81,7 @@ describe("a plan", function()
     local json = core.json_decode(plan:json())
     assert.same(plan:report(), plain(json.report))
     assert.same({ nodes = plan:nodes() }, plain(json.plan))
+    assert.same(plan:liveness(), plain(json.liveness))
   end)
 
   it("names every operator, and its cycles are those of the totals", function()
