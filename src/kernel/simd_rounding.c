@@ -45,9 +45,28 @@ INLINE U bits(F x)
 /* Draws of 32 bits: of each its own 16 above those of the one beside it. */
 INLINE U draws(const uint16_t *draw)
 {
+#if defined(__AVX2__) && !defined(__AVX512F__) /* no words across its halves */
+    const __m256i byte = _mm256_setr_epi8(
+        2, 3, 0, 1, 0, 1, 2, 3, 6, 7, 4, 5, 4, 5, 6, 7, /* draws 0 to 3 */
+        10, 11, 8, 9, 8, 9, 10, 11, 14, 15, 12, 13, 12, 13, 14, 15);
+    __m128i d = _mm_loadu_si128((const void *)draw);
+    return (U)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(d), byte);
+#else
     P p = {0};
     memcpy(&p, draw, 2 * LANES);
     return (U)__builtin_shuffle(p, (P){SPREAD});
+#endif
+}
+
+/* Of numbers below 2^16. */
+INLINE H narrow(U x)
+{
+#if defined(__AVX2__) && !defined(__AVX512F__)
+    return (H)_mm_packus_epi32(_mm256_castsi256_si128((__m256i)x),
+                               _mm256_extracti128_si256((__m256i)x, 1));
+#else
+    return __builtin_convertvector(x, H);
+#endif
 }
 
 /* Magnitudes below 2^-14: multiples of 2^-24, the next one if the draw and what
@@ -90,7 +109,7 @@ INLINE H to_f16(U u, U draw)
         r = CHOOSE(is_small, (U){0}, r);
     if (any(is_large))
         r = CHOOSE(is_large, large(m), r);
-    return __builtin_convertvector(r | (u >> 16 & 0x8000), H);
+    return narrow(r | (u >> 16 & 0x8000));
 }
 
 INLINE H to_bf16(U u, U draw)
@@ -102,7 +121,7 @@ INLINE H to_bf16(U u, U draw)
         top = CHOOSE(m > 0x7f800000, m >> 16 | 0x40, top);
         r = CHOOSE(is_large, top | (u >> 16 & 0x8000), r);
     }
-    return __builtin_convertvector(r, H);
+    return narrow(r);
 }
 
 #define LOOP(name, one)                                                        \
