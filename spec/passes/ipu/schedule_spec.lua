@@ -93,6 +93,29 @@ describe("the pipeline's schedule", function()
     assert.near(r.samples / r.seconds, r.samples_per_second, 1e-6)
   end)
 
+  it("copies what clips all gradients once to each IPU", function()
+    local step = helper.chain(4, { ipus = { 0, 0, 1, 1 }, train = true, accumulation = 4,
+      rules = function(at, step)
+        local lr, most = step:add_var("hyper", "lr", torch.tensor(1.0)),
+          step:add_var("hyper", "most", torch.tensor(1.0))
+        local rules = {}
+        for i = 1, 4 do
+          local w = at["parameter w" .. i]
+          rules[i] = { op = "sgd_step", param = w, inputs = { w, "grad", false, lr },
+            outputs = { w }, max_norm = most }
+        end
+        return rules
+      end })
+    local moved = { [0] = {}, {} }
+    for _, entry in ipairs(helper.rows(helper.simulate(step), "update")[1].entries) do
+      if entry.kind == "copy" then
+        table.insert(moved[entry.ipu], entry.bytes)
+      end
+    end
+    -- two sums of squares, and the rate that they leave
+    assert.same({ [0] = { 4 }, { 4, 4 } }, moved)
+  end)
+
   it("merges neighbours on one IPU into one stage", function()
     local r = helper.simulate(helper.chain(4, { ipus = { 0, 0, 1, 1 }, device_iterations = 4 }))
     assert.equal(2, #r.stages)

@@ -13,6 +13,7 @@ typedef struct Update {
                        shares; 0: each has all of it */
     int64_t load[LP_MAX_IPUS], store[LP_MAX_IPUS];
     LpCost total[LP_MAX_IPUS];
+    uint64_t *there; /* by value: a bit for each IPU to which it has gone */
 } Update;
 
 /* What the replicas of a group exchange, in bytes. */
@@ -177,19 +178,43 @@ static LpStatus renew_shares(Update *u)
     return LP_OK;
 }
 
-/* Values of the update that another IPU reads (a norm over all gradients). */
+/* A value goes once to each IPU that reads it and has not made it. */
+static LpStatus bring(Update *u, LpVal v, int from, int to)
+{
+    uint64_t bit = UINT64_C(1) << to;
+    if (from == to || u->there[v] & bit)
+        return LP_OK;
+    u->there[v] |= bit;
+    return copy(u, from, to,
+                lp_type_bytes(lp_graph_type(u->p->step->update, v)));
+}
+
+/* Values of the update that another IPU reads: a norm over all gradients, or a
+ * gradient that is made on another IPU than the parameter is on. */
 static LpStatus copies(Update *u)
 {
     LpIpuPlan *p = u->p;
     const LpGraph *g = p->step->update;
+    int *home = lp_ipu_marks(p, g->n_value);
+    u->there = lp_ipu_scratch(p, g->n_value, sizeof *u->there);
+    LP_TRY(p->err->code);
+    for (size_t i = 0; i < p->step->n_var; i++) {
+        const LpVariable *v = &p->step->var[i];
+        if (v->update_in != LP_NOVAL && v->role != LP_VAR_HYPER)
+            home[v->update_in] = p->var_ipu[i];
+    }
     for (LpNodeId n = 0; n < g->n_node; n++) {
         const LpGraphNode *d = &g->node[n];
-        for (uint32_t i = 0; i < d->n_in; i++) {
-            LpNodeId m = lp_maker(g, d->in[i]);
-            if (m != LP_NO_NODE && p->update_ipu[m] != p->update_ipu[n])
-                LP_TRY(copy(u, p->update_ipu[m], p->update_ipu[n],
-                            lp_type_bytes(lp_graph_type(g, d->in[i]))));
-        }
+        for (uint32_t i = 0; i < d->n_in; i++)
+            if (lp_is_value(d->in[i]) && home[d->in[i]] >= 0)
+                LP_TRY(bring(u, d->in[i], home[d->in[i]], p->update_ipu[n]));
+        for (uint32_t i = 0; i < d->n_out; i++)
+            home[d->out + i] = p->update_ipu[n];
+    }
+    for (size_t i = 0; i < p->step->n_var; i++) {
+        LpVal v = p->step->var[i].update_out;
+        if (lp_is_value(v) && home[v] >= 0)
+            LP_TRY(bring(u, v, home[v], p->var_ipu[i]));
     }
     return LP_OK;
 }
