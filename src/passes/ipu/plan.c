@@ -91,6 +91,24 @@ bool lp_ipu_has(const LpIpuPlan *p, int var, int ipu)
     return has;
 }
 
+bool lp_ipu_loads(const LpIpuPlan *p, size_t var, int run)
+{
+    for (size_t i = 0; i < p->n_transfer; i++) {
+        const LpTransfer *t = &p->transfer[i];
+        if (t->of == LP_TRANSFER_VAR && t->at == var && t->run == run &&
+            t->load)
+            return true;
+    }
+    return false;
+}
+
+bool lp_ipu_holds(const LpIpuPlan *p, size_t var, int run)
+{
+    const LpStagePass *r = &p->pass[run];
+    return r->backward && p->step->var[var].role == LP_VAR_PARAM &&
+           lp_ipu_loads(p, var, lp_pass_of(p, r->stage, false));
+}
+
 int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v)
 {
     int64_t n = lp_numel(&v->type);

@@ -218,7 +218,7 @@ static LpStatus transfers(LpSchedule *s)
         const LpOffChipBytes *way[] = {&t->stream, &t->beside};
         for (int w = 0; w < 2; w++) {
             bytes[LOAD + 2 * w][r->ipu] +=
-                way[w]->load - (held ? way[w]->weights : 0);
+                way[w]->load - (held ? way[w]->held : 0);
             bytes[STORE + 2 * w][r->ipu] += way[w]->store;
         }
     }

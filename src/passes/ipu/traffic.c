@@ -107,9 +107,8 @@ static void streaming(const LpIpuPlan *p, LpTraffic *t)
         LpTraffic *r = &t[s->run];
         LpOffChipBytes *way = is_beside(p, s) ? &r->beside : &r->stream;
         *(s->load ? &way->load : &way->store) += s->bytes;
-        if (s->of == LP_TRANSFER_VAR &&
-            p->step->var[s->at].role == LP_VAR_PARAM)
-            way->weights += s->bytes;
+        if (s->of == LP_TRANSFER_VAR && lp_ipu_holds(p, s->at, s->run))
+            way->held += s->bytes;
     }
 }
 

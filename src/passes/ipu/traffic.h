@@ -8,7 +8,7 @@
 /* Of streaming memory. */
 typedef struct LpOffChipBytes {
     int64_t load, store;
-    int64_t weights; /* of load: parameters */
+    int64_t held; /* of load: there from the forward run, in one row */
 } LpOffChipBytes;
 
 typedef struct LpTraffic {
