@@ -22,28 +22,21 @@ static bool copies(const LpReplay *x, LpTransferOf of, size_t at, int run,
     return false;
 }
 
-static bool in_row(const LpRow *row, int run)
+/* The turning row still has what its forward run brought. */
+static bool held(const LpReplay *x, size_t i, int run)
 {
-    for (uint32_t i = 0; i < row->n; i++)
-        if (row->act[i].kind == LP_ACT_COMPUTE && row->act[i].run == run)
-            return true;
-    return false;
+    return run >= 0 && x->row->order != LP_ORDER_AT_ONCE &&
+           lp_ipu_holds(x->p, i, run) &&
+           lp_replay_in_row(x->row,
+                            lp_pass_of(x->p, x->p->pass[run].stage, false));
 }
 
 /* Does the run have variable i (to write it, unless `load`)? */
 static bool has(const LpReplay *x, size_t i, int run, bool load)
 {
-    const LpIpuPlan *p = x->p;
-    if (!lp_ipu_off_chip(p, &p->step->var[i]) ||
-        copies(x, LP_TRANSFER_VAR, i, run, load))
-        return true;
-    if (run < 0 || !load || !p->pass[run].backward ||
-        x->row->order == LP_ORDER_AT_ONCE)
-        return false;
-    /* the turning row still has what its forward run brought */
-    int forward = lp_pass_of(p, p->pass[run].stage, false);
-    return in_row(x->row, forward) &&
-           copies(x, LP_TRANSFER_VAR, i, forward, true);
+    return !lp_ipu_off_chip(x->p, &x->p->step->var[i]) ||
+           copies(x, LP_TRANSFER_VAR, i, run, load) ||
+           (load && held(x, i, run));
 }
 
 /* Where the run finds a variable that it may only read; NULL: nowhere. */
@@ -136,6 +129,8 @@ static LpStatus read_input(LpReplay *x, LpVal v, int run, LpErr *e)
         return LP_E_MEMORY;
     const char *from = lp_replay_here(x, i);
     if (var->role == LP_VAR_STREAM_IN) {
+        if (run >= 0 && (*lp_replay_ahead(x, i))-- <= 0)
+            return dead_read(x, v, run, e);
         from = x->stream[i].in;
         from += (size_t)x->slice * bytes;
     }
@@ -159,6 +154,9 @@ static LpStatus write_vars(LpReplay *x, int run, LpErr *e)
             x->here[v] ? x->here[v]->data : variable_of(x, v, -1);
         if (!from || (run >= 0 && !has(x, i, run, false)))
             return dead_read(x, v, run, e);
+        if (run >= 0 && lp_ipu_off_chip(x->p, var))
+            lp_replay_move(x, LP_ACT_STORE, x->p->pass[run].ipu, 0,
+                           (int64_t)bytes);
         char *to = lp_replay_here(x, i);
         if (var->role == LP_VAR_STREAM_OUT)
             to = (char *)x->stream[i].out + (size_t)x->slice * bytes;
@@ -168,14 +166,64 @@ static LpStatus write_vars(LpReplay *x, int run, LpErr *e)
 }
 
 /* ---- one run ------------------------------------------------------------- */
-static LpSlot *stashed(const LpReplay *x, LpVal v, int run, int64_t mb)
+static int64_t value_bytes(const LpReplay *x, LpVal v)
+{
+    return lp_type_bytes(lp_graph_type(x->g, v));
+}
+
+/* Variables that come from streaming memory, or from other replicas. */
+static void bring_vars(LpReplay *x, int run)
+{
+    const LpIpuPlan *p = x->p;
+    const LpStagePass *r = &p->pass[run];
+    for (uint32_t i = 0; i < r->n_read; i++) {
+        int at = p->var_of[r->read[i]];
+        if (at < 0)
+            continue;
+        const LpVariable *v = &x->step->var[at];
+        size_t var = (size_t)at;
+        if (lp_ipu_off_chip(p, v) && !held(x, var, run) &&
+            copies(x, LP_TRANSFER_VAR, var, run, true))
+            lp_replay_move(x, LP_ACT_LOAD, r->ipu, 0, lp_ipu_kept_bytes(p, v));
+        if (v->role == LP_VAR_PARAM && lp_ipu_kept(p, v) < lp_numel(&v->type))
+            lp_replay_move(x, LP_ACT_COLLECTIVE, r->ipu, 0,
+                           lp_type_bytes(&v->type));
+    }
+}
+
+/* Sums in streaming memory to which the run adds its parts: they come and
+ * go. */
+static void add_parts(LpReplay *x, int run)
+{
+    const LpIpuPlan *p = x->p;
+    for (size_t i = 0; i < p->n_partial; i++) {
+        int var = p->partial[i].var;
+        if (var < 0)
+            continue;
+        const LpVariable *v = &x->step->var[var];
+        bool first = i == 0 || p->partial[i - 1].var != var;
+        bool own = first && lp_ipu_pass_making(p, v->micro_out) == run;
+        int n = (p->partial[i].run == run) + own;
+        if (!lp_ipu_off_chip(p, v))
+            continue;
+        lp_replay_move(x, LP_ACT_LOAD, p->pass[run].ipu, 0,
+                       n * lp_type_bytes(&v->type));
+        lp_replay_move(x, LP_ACT_STORE, p->pass[run].ipu, 0,
+                       n * lp_type_bytes(&v->type));
+    }
+}
+
+static LpSlot *stashed(LpReplay *x, LpVal v, int run, int64_t mb)
 {
     const LpStagePass *r = &x->p->pass[run];
     for (size_t i = 0; i < x->p->n_stash; i++) {
         const LpStash *s = &x->p->stash[i];
-        if (s->v == v && s->stage == r->stage &&
-            (!s->off_chip || copies(x, LP_TRANSFER_STASH, i, run, true)))
-            return &x->ring[i][mb % s->depth];
+        if (s->v != v || s->stage != r->stage ||
+            (s->off_chip && !copies(x, LP_TRANSFER_STASH, i, run, true)))
+            continue;
+        if (s->off_chip)
+            lp_replay_move(x, LP_ACT_LOAD, r->ipu, 0, value_bytes(x, v));
+        return &x->ring[i][mb % s->depth];
     }
     return NULL;
 }
@@ -192,6 +240,8 @@ static LpStatus receive(LpReplay *x, int run, int64_t mb, LpErr *e)
         if (!at->cell || at->tag != mb ||
             (m->off_chip && !copies(x, LP_TRANSFER_COPY, i, run, true)))
             return dead_read(x, m->v, run, e);
+        if (m->off_chip)
+            lp_replay_move(x, LP_ACT_LOAD, r->ipu, 0, value_bytes(x, m->v));
         lp_cell_drop(x, &x->here[m->v]);
         x->here[m->v] = at->cell;
         at->cell = NULL;
@@ -222,8 +272,11 @@ static LpStatus send(LpReplay *x, int run, int64_t mb, LpErr *e)
             continue;
         if (!x->here[s->v])
             return dead_read(x, s->v, run, e);
-        if (!s->off_chip || copies(x, LP_TRANSFER_STASH, i, run, false))
-            lp_slot_put(x, &x->ring[i][mb % s->depth], x->here[s->v], mb);
+        if (s->off_chip && !copies(x, LP_TRANSFER_STASH, i, run, false))
+            continue;
+        if (s->off_chip)
+            lp_replay_move(x, LP_ACT_STORE, r->ipu, 0, value_bytes(x, s->v));
+        lp_slot_put(x, &x->ring[i][mb % s->depth], x->here[s->v], mb);
     }
     for (size_t i = 0; i < p->n_copy; i++) {
         const LpIpuCopy *m = &p->copy[i];
@@ -231,8 +284,11 @@ static LpStatus send(LpReplay *x, int run, int64_t mb, LpErr *e)
             continue;
         if (!x->here[m->v])
             return dead_read(x, m->v, run, e);
-        if (!m->off_chip || copies(x, LP_TRANSFER_COPY, i, run, false))
-            lp_slot_put(x, &x->sent[i], x->here[m->v], mb);
+        if (m->off_chip && !copies(x, LP_TRANSFER_COPY, i, run, false))
+            continue;
+        if (m->off_chip)
+            lp_replay_move(x, LP_ACT_STORE, r->ipu, 0, value_bytes(x, m->v));
+        lp_slot_put(x, &x->sent[i], x->here[m->v], mb);
     }
     return write_vars(x, run, e);
 }
@@ -270,6 +326,8 @@ static LpStatus run_stage(LpReplay *x, int run, int64_t mb, LpErr *e)
 {
     const LpStagePass *r = &x->p->pass[run];
     plan_drops(x, r);
+    bring_vars(x, run);
+    add_parts(x, run);
     LP_TRY(receive(x, run, mb, e));
     x->mb = mb;
     for (uint32_t i = 0; i < r->n; i++) {
@@ -296,18 +354,23 @@ static void set_micro_batch(LpReplay *x, int64_t loop, int64_t mb)
 static void deliver(LpReplay *x)
 {
     for (size_t i = 0; i < x->p->n_copy; i++) {
+        const LpIpuCopy *m = &x->p->copy[i];
         if (!x->sent[i].cell)
             continue;
+        if (!m->off_chip && m->from_ipu != m->to_ipu)
+            lp_replay_move(x, LP_ACT_COPY, m->from_ipu, m->to_ipu,
+                           value_bytes(x, m->v));
         lp_cell_drop(x, &x->link[i].cell);
         x->link[i] = x->sent[i];
         x->sent[i].cell = NULL;
     }
 }
 
-static LpStatus run_row(LpReplay *x, const LpRow *row, int64_t loop,
-                        int64_t turn, LpErr *e)
+static LpStatus run_row(LpReplay *x, const LpLoop *l, const LpRow *row,
+                        int64_t loop, int64_t turn, LpErr *e)
 {
     x->row = row;
+    lp_replay_host(x, row, l, turn, false);
     for (uint32_t i = 0; i < row->n; i++) {
         const LpAct *a = &row->act[i];
         if (a->kind != LP_ACT_COMPUTE)
@@ -318,7 +381,8 @@ static LpStatus run_row(LpReplay *x, const LpRow *row, int64_t loop,
             deliver(x);
     }
     deliver(x);
-    return LP_OK;
+    lp_replay_host(x, row, l, turn, true);
+    return lp_replay_end_row(x, row, turn, e);
 }
 
 /* May the sum of accumulator `var` have what the run contributes? Parts of its
@@ -376,12 +440,18 @@ static LpStatus run_sums(LpReplay *x, int64_t loop, LpErr *e)
 static LpStatus run_scheduled(LpReplay *x, int64_t loop, LpErr *e)
 {
     const LpIpuPlan *p = x->p;
+    bool runs = false; /* has begun */
     for (size_t i = 0; i < p->n_loop; i++) {
         const LpLoop *l = &p->loop[i];
+        runs = runs || !l->once;
+        if (l->once && loop != (runs ? p->loops - 1 : 0))
+            continue;
         for (int64_t k = 0; k < l->count; k++)
             for (uint32_t r = 0; r < l->n_row; r++) {
                 const LpRow *row = &p->row[l->first_row + r];
-                LP_TRY(run_row(x, row, loop, row->first + k * l->step, e));
+                int64_t turn = row->first + k * l->step;
+                if (row->kind != LP_ROW_UPDATE)
+                    LP_TRY(run_row(x, l, row, loop, turn, e));
             }
     }
     return run_sums(x, loop, e);
@@ -482,11 +552,13 @@ static void show_updated(LpReplay *x, int64_t loop)
     }
 }
 
-static LpStatus run_update(LpReplay *x, int64_t loop, LpErr *e)
+static LpStatus run_update(LpReplay *x, LpReplayOrder order, int64_t loop,
+                           LpErr *e)
 {
     const LpStep *st = x->step;
     bool grouped = lp_step_grouped(st);
-    LP_TRY(check_update(x, e));
+    if (order == LP_REPLAY_SCHEDULE)
+        LP_TRY(check_update(x, e));
     x->replica = 0;
     set_micro_batch(x, loop, 0);
     for (size_t i = 0; i < st->n_var; i++)
@@ -496,7 +568,7 @@ static LpStatus run_update(LpReplay *x, int64_t loop, LpErr *e)
         LP_TRY(update_replica(x, r, grouped ? r : st->replicas - 1, e));
     lp_replay_renew_replicated(x);
     show_updated(x, loop);
-    return LP_OK;
+    return order == LP_REPLAY_SCHEDULE ? lp_replay_end_update(x, e) : LP_OK;
 }
 
 static LpStatus run_loop(LpReplay *x, LpReplayOrder order, int64_t loop,
@@ -512,7 +584,7 @@ static LpStatus run_loop(LpReplay *x, LpReplayOrder order, int64_t loop,
         LP_TRY(order == LP_REPLAY_SCHEDULE ? run_scheduled(x, loop, e)
                                            : run_in_order(x, loop, e));
     }
-    return s->update ? run_update(x, loop, e) : LP_OK;
+    return s->update ? run_update(x, order, loop, e) : LP_OK;
 }
 
 void lp_replay_set_host(LpReplay *x, const struct LpHostCalls *host)

@@ -131,6 +131,9 @@ static LpStatus set_up(LpReplay *x, int threads, LpErr *e)
     x->drop = room(x, most, sizeof *x->drop, e);
     x->drop_first = room(x, most + 2, sizeof *x->drop_first, e);
     x->wide = room(x, n, sizeof *x->wide, e);
+    x->ahead = room(x, x->step->n_var * n, sizeof *x->ahead, e);
+    size_t ipus = (size_t)p->n_ipus;
+    x->moved = room(x, LP_N_ACTS * ipus * ipus, sizeof *x->moved, e);
     LP_TRY(e->code);
     for (size_t i = 0; i < p->n_stash; i++)
         x->ring[i] = room(x, (size_t)p->stash[i].depth, sizeof(LpSlot), e);

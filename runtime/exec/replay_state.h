@@ -34,6 +34,8 @@ struct LpReplay {
     LpSlot *link, *sent;         /* by copy: arrived; on the way */
     uint32_t *drop, *drop_first; /* live ranges by their end, current run */
     void **wide;
+    int *ahead;     /* [replica][variable]: inputs that came and are not read */
+    int64_t *moved; /* [act][IPU][IPU]: bytes, in the current row */
     int64_t alive, peak;
     /* of the current call */
     const LpReplayStream *stream;
@@ -56,6 +58,23 @@ static inline void *lp_replay_here(const LpReplay *x, size_t i)
 }
 /* Copies of variables as they are on their own IPU. */
 void lp_replay_renew_replicated(LpReplay *x);
+
+/* ---- acts (replay_acts.c) ------------------------------------------------ */
+/* Bytes that an IPU moves in the current row; `to`: COPY, else 0. */
+void lp_replay_move(LpReplay *x, LpActKind kind, int ipu, int to,
+                    int64_t bytes);
+/* What the row moves to and from the host: before its runs, or (`beside`) with
+ * them, for others. */
+void lp_replay_host(LpReplay *x, const LpRow *row, const LpLoop *loop,
+                    int64_t turn, bool beside);
+/* Slices of an input that are there and not read. */
+int *lp_replay_ahead(const LpReplay *x, size_t var);
+bool lp_replay_in_row(const LpRow *row, int run);
+/* All that was moved since the last row, and nothing else, is in the acts. */
+LpStatus lp_replay_end_row(LpReplay *x, const LpRow *row, int64_t turn,
+                           LpErr *e);
+/* Counts what the weight update moves, of one replica, and ends its row. */
+LpStatus lp_replay_end_update(LpReplay *x, LpErr *e);
 
 void lp_replay_clear_run(LpReplay *x);
 void lp_replay_clear(LpReplay *x); /* everything but variables */

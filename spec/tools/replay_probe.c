@@ -1,7 +1,7 @@
 /* Spoils plans and tells whether the replay of the schedule notices.
  *
  *     replay_probe MICRO_BATCHES auto|none|all STRATEGY LIVENESS SEPARATE OFF
- *         < GRAPH
+ *         REPLICAS < GRAPH
  *
  * GRAPH is the text form of a forward: its input "x" is a stream, the others
  * are parameters, its first output is the loss; a stage is a phase as well.
@@ -17,17 +17,21 @@
  *   part    the sum of what an IPU adds to a gradient is not fetched
  *   stream  something is not loaded or not stored
  *   batch   a run works on the next micro-batch
+ *   late    a backward run works one slot late
+ *   act     the schedule has no act for something that is moved
+ *   time    acts of a row take no time
  *   skip    the steady state begins one slot late
  *
  * Prints "plan same" if the schedule's order gives the bits of micro-batch
  * order, "KIND TRIED CAUGHT" where a fault counts as caught if the replay ends
- * with the error of a dead read of that value, a line for each that is not,
- * and "skip" with the error. Exits 2 if there is no plan. */
+ * with an error that names what is wrong, a line for each that is not, and
+ * "skip" with the error. Exits 2 if there is no plan. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/exec/replay.h"
+#include "runtime/report/report.h"
 #include "src/ir/schema.h"
 #include "src/ir/text.h"
 #include "src/ops/ops.h"
@@ -125,7 +129,7 @@ static LpStatus make_streams(const LpStep *s, LpErr *e)
         const LpVariable *v = &s->var[i];
         if (v->role != LP_VAR_STREAM_IN && v->role != LP_VAR_STREAM_OUT)
             continue;
-        int64_t n = lp_numel(&v->type) * s->gradient_accumulation;
+        int64_t n = lp_numel(&v->type) * s->gradient_accumulation * s->replicas;
         /* and a slice that nobody should read */
         float *data = lp_calloc((size_t)(n + lp_numel(&v->type)), sizeof *data);
         LP_FAIL_IF(!data, e, LP_E_MEMORY, "out of memory");
@@ -166,21 +170,28 @@ typedef struct Tally {
     int tried, caught;
 } Tally;
 
-/* The fault concerns value v. */
-static void try_fault(const LpIpuPlan *p, Tally *t, LpVal v)
+/* The error must say so, or else `other` (NULL). */
+static void try_saying(const LpIpuPlan *p, Tally *t, const char *want,
+                       const char *other)
 {
     LpErr e = {0};
     uint64_t sum;
-    char want[64];
-    snprintf(want, sizeof want, "the schedule reads value %%%u (", (unsigned)v);
     replay(p, LP_REPLAY_SCHEDULE, &sum, &e);
-    bool ok = e.code == LP_E_INTERNAL && !strncmp(e.msg, want, strlen(want)) &&
-              strstr(e.msg, "where it is gone");
+    bool ok = e.code == LP_E_INTERNAL &&
+              (strstr(e.msg, want) || (other && strstr(e.msg, other)));
     t->tried++;
     t->caught += ok;
     if (!ok)
-        printf("missed %s of %%%u: %s\n", t->kind, (unsigned)v,
+        printf("missed %s, wants '%s': %s\n", t->kind, want,
                e.code ? e.msg : "no error");
+}
+
+/* The fault concerns value v. */
+static void try_fault(const LpIpuPlan *p, Tally *t, LpVal v, const char *other)
+{
+    char want[64];
+    snprintf(want, sizeof want, "the schedule reads value %%%u (", (unsigned)v);
+    try_saying(p, t, want, other);
 }
 
 static void show(const Tally *t)
@@ -213,7 +224,7 @@ static void shorten_holds(LpIpuPlan *p)
             if (!counts(p, &p->pass[r], h))
                 continue;
             h->to--;
-            try_fault(p, &t, h->v);
+            try_fault(p, &t, h->v, NULL);
             h->to++;
         }
     show(&t);
@@ -227,7 +238,7 @@ static void spoil_stashes(LpIpuPlan *p)
         LpStash kept = *s;
         if (s->depth > 1) {
             s->depth--;
-            try_fault(p, &ring, s->v);
+            try_fault(p, &ring, s->v, NULL);
             s->depth++;
         }
         s->v = LP_NOVAL;
@@ -235,7 +246,7 @@ static void spoil_stashes(LpIpuPlan *p)
             if (k != i && p->stash[k].stage == s->stage)
                 *s = p->stash[k]; /* another one twice */
         if (s->v != LP_NOVAL)
-            try_fault(p, &all, kept.v);
+            try_fault(p, &all, kept.v, NULL);
         *s = kept;
     }
     show(&ring);
@@ -248,7 +259,8 @@ static void drop_moves(LpIpuPlan *p)
     for (size_t i = 0; i < p->n_copy; i++) {
         LpIpuCopy *m = &p->copy[i], kept = *m;
         m->from = m->to = -1;
-        try_fault(p, &t, kept.v);
+        try_fault(p, &t, kept.v,
+                  kept.off_chip ? "has store acts of" : "has copy acts of");
         *m = kept;
     }
     show(&t);
@@ -260,7 +272,7 @@ static void drop_shares(LpIpuPlan *p)
     for (size_t i = 0; i < p->n_replicated; i++) {
         LpReplicatedVar kept = p->replicated[i];
         p->replicated[i] = p->replicated[--p->n_replicated];
-        try_fault(p, &t, p->step->var[kept.var].micro_in);
+        try_fault(p, &t, p->step->var[kept.var].micro_in, NULL);
         p->replicated[p->n_replicated++] = p->replicated[i];
         p->replicated[i] = kept;
     }
@@ -343,6 +355,50 @@ static void shift_runs(LpIpuPlan *p)
     show(&t);
 }
 
+static void delay_backward(LpIpuPlan *p)
+{
+    Tally t = {.kind = "late"};
+    for (size_t i = 0; i < p->n_row; i++)
+        for (uint32_t k = 0; k < p->row[i].n; k++) {
+            LpAct *a = &p->row[i].act[k];
+            if (a->kind != LP_ACT_COMPUTE || !p->pass[a->run].backward)
+                continue;
+            a->offset++;
+            try_any(p, &t, a->run);
+            a->offset--;
+        }
+    show(&t);
+}
+
+static void drop_acts(LpIpuPlan *p)
+{
+    Tally t = {.kind = "act"}, time = {.kind = "time"};
+    for (size_t i = 0; i < p->n_row; i++)
+        for (uint32_t k = 0; k < p->row[i].n; k++) {
+            LpAct *a = &p->row[i].act[k];
+            char want[64];
+            if (a->kind == LP_ACT_COMPUTE || a->kind == LP_ACT_UPDATE)
+                continue;
+            snprintf(want, sizeof want, "has %s acts of",
+                     lp_act_names[a->kind]);
+            int64_t kept = a->bytes;
+            a->bytes = 0;
+            try_saying(p, &t, want, NULL);
+            a->bytes = kept;
+        }
+    for (size_t i = 0; i < p->n_row; i++) {
+        LpRow *r = &p->row[i];
+        int64_t without = r->copy_cyc + r->collective_cyc;
+        if (without == 0)
+            continue;
+        r->total_cyc -= without;
+        try_saying(p, &time, "has no time for", NULL);
+        r->total_cyc += without;
+    }
+    show(&t);
+    show(&time);
+}
+
 static void skip_slot(LpIpuPlan *p)
 {
     LpErr e = {0};
@@ -406,9 +462,10 @@ int main(int argc, char **argv)
     uint64_t want, got;
     text[fread(text, 1, sizeof text - 1, stdin)] = '\0';
     LpStep *s = lp_step_new();
-    if (argc != 7 || !s || lp_schema_init(&e) != LP_OK)
+    if (argc != 8 || !s || lp_schema_init(&e) != LP_OK)
         return give_up(&e);
     s->gradient_accumulation = strtoll(argv[1], NULL, 10);
+    s->replicas = strtoll(argv[7], NULL, 10);
     s->mean_reduction = false;
     LpIpuOptions o = read_options(argv);
     if (!o.strategy || make_step(s, &e) != LP_OK ||
@@ -424,6 +481,8 @@ int main(int argc, char **argv)
     drop_parts(p);
     drop_transfers(p);
     shift_runs(p);
+    delay_backward(p);
+    drop_acts(p);
     skip_slot(p);
     lp_ipu_plan_free(p);
     lp_step_release(s);

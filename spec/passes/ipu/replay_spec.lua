@@ -284,7 +284,7 @@ output %16
 
   -- {kind = {tried, caught}} and the error of the late steady state.
   local function probe(recompute, strategy, liveness, separate, off)
-    local out, err, code = program.shell(("%s/tools/replay_probe 8 %s %s %d %d %d"):format(
+    local out, err, code = program.shell(("%s/tools/replay_probe 8 %s %s %d %d %d 2"):format(
       program.build, recompute, strategy, liveness or 0, separate or 0, off or 0), GRAPH)
     assert.equal(0, code, err)
     assert.is_nil(out:match("missed[^\n]*"))
@@ -296,7 +296,7 @@ output %16
   end
 
   local LEAST = { hold = 40, stash = 4, move = 6, ring = 0, share = 1, part = 1, stream = 0,
-    batch = 6 }
+    batch = 6, late = 3, act = 8, time = 1 }
 
   local function notices(r, strategy, off)
     assert.equal("same", r.plan)
