@@ -9,7 +9,7 @@ local files = require("spec.support.files")
 local read = files.read
 
 local PAGES = { "README.md", "docs/first_steps.md", "docs/porting.md", "docs/pipelines.md",
-  "docs/runs.md", "docs/speed.md", "docs/precision.md", "docs/profile.md",
+  "docs/runs.md", "docs/reports.md", "docs/speed.md", "docs/precision.md", "docs/profile.md",
   "docs/custom_ops.md", "docs/extending.md", "docs/examples.md", "docs/popart.md",
   "examples/README.md" }
 

@@ -53,8 +53,12 @@ function M.slug(title)
     :gsub("%s", "-"))
 end
 
--- Links to other guides; to files that have no page, their name alone.
+-- Links to other guides; to files that have no page, their name alone. Pictures, all of
+-- docs/pictures, stand in the site's folder of that name.
 local function links(body, file)
+  body = body:gsub('<img src="([^"]*)"', function(target)
+    return ('<img src="%s"'):format((joined(file, target):gsub("^docs/", "")))
+  end)
   return (body:gsub('<a href="([^"]*)">(.-)</a>', function(target, label)
     if target:find("^https?:") or target:find("^#") then
       return nil
