@@ -74,7 +74,7 @@ local function cnn(mode, how)
     trainer(halved and x:half() or x, labels)
   end
   trainer:destroy()
-  local x, labels = pictures(1500, 1000)
+  local x, labels = pictures(8000, 1000)
   if mode == "mixed" or mode == "half weights" then
     model.mixed = false
     model:float()
