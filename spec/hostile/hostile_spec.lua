@@ -24,7 +24,7 @@ local READERS = {
 }
 
 local MEMORY = 64 * 1024 -- kilobytes
-local SECONDS = 0.1
+local SECONDS = 0.3
 
 -- Sanitizers reserve address space that no limit may stop.
 local sanitized = program.shell("ldd " .. program.host):find("libasan", 1, true)
