@@ -9,12 +9,16 @@
  *
  * What lived through two waits for a full collection, made when the live bytes
  * have grown by a quarter, GUARD, or twice what is Lua's own. If that found
- * much, the script's values live longer than thought: it is asked after twice
- * as many boxes then, until CALM young collections passed.
+ * much that no young one was too late for, the script's values live longer than
+ * thought: it is asked after twice as many boxes then, until CALM young
+ * collections passed.
  *
- * Both are timed, and made more seldom if they would take more than 5 % of the
- * time together: a young one is long when an old table of many elements is
- * written to, a full one when much is Lua's own.
+ * Both are timed, by what this thread has of the processor: others may take
+ * that for longer than they last. They are made more seldom if they would take
+ * more than 5 % of the time together, those for HOT bytes more than a tenth,
+ * which is less than caches give: a young one is long when an old table of many
+ * elements is written to, the first ones as all is young, a full one when much
+ * is Lua's own.
  */
 #include <string.h>
 #include <time.h>
@@ -32,12 +36,11 @@ enum {
     LEAST = 1500,   /* a collection itself, without a wait for the next */
 };
 
+enum { SHARE_YOUNG = 80, SHARE_FULL = 25, SHARE_HOT = 10 };
+
 /* Collections take at most 1/share of the time: the next one waits as long as
- * that needs. A full one is timed by what this thread has of the processor:
- * others may take that for longer than it lasts. */
+ * that needs. */
 typedef struct Pace {
-    clockid_t clock;
-    int share;
     int64_t last;    /* when the last one ended, ns */
     int64_t took[2]; /* the last ones: a single long one was disturbed */
 } Pace;
@@ -50,15 +53,14 @@ static struct {
     int64_t freed; /* boxes in all */
     int few;       /* 1 to FEW boxes of HOT bytes or more */
     int calm;      /* young collections since `few` changed */
+    bool late;     /* a young collection was left out since the last full one */
     Pace young, full;
-} gc = {.few = 1,
-        .young = {CLOCK_MONOTONIC, 80},
-        .full = {CLOCK_THREAD_CPUTIME_ID, 25}};
+} gc = {.few = 1};
 
-static int64_t nanoseconds(clockid_t clock)
+static int64_t nanoseconds(void)
 {
     struct timespec t;
-    clock_gettime(clock, &t);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
@@ -73,19 +75,21 @@ static void collect_all(lua_State *L)
         gc.most = GUARD;
 }
 
-static void collect(lua_State *L, Pace *p, bool must)
+/* Whether it was time: with a share of 0 it always is. */
+static bool collect(lua_State *L, Pace *p, int share)
 {
-    int64_t start = nanoseconds(p->clock), freed = gc.freed;
+    int64_t start = nanoseconds(), freed = gc.freed;
     int64_t took = p->took[0] < p->took[1] ? p->took[0] : p->took[1];
-    if (!must && start - p->last < took * p->share)
-        return;
+    if (start - p->last < took * share)
+        return false;
     if (p == &gc.full)
         collect_all(L);
     else
         lua_gc(L, LUA_GCSTEP, 0);
-    p->last = nanoseconds(p->clock);
+    p->last = nanoseconds();
     p->took[0] = p->took[1];
     p->took[1] = p->last - start - LEAST - (gc.freed - freed) * FREEING;
+    return true;
 }
 
 static void set_few(int few)
@@ -103,9 +107,11 @@ static void collect_old(lua_State *L)
     int64_t more = live - gc.base;
     if (more <= gc.most)
         return;
-    collect(L, &gc.full, more > 2 * gc.most);
-    if (live - lp_storage_live_bytes() > more / 2)
+    if (!collect(L, &gc.full, more > 2 * gc.most ? 0 : SHARE_FULL))
+        return;
+    if (!gc.late && live - lp_storage_live_bytes() > more / 2)
         set_few(2 * gc.few);
+    gc.late = false;
 }
 
 void lp_gc_account(lua_State *L)
@@ -117,7 +123,8 @@ void lp_gc_account(lua_State *L)
     int few = grown < HOT ? FEW : gc.few;
     if (gc.boxes < BOXES && (grown < YOUNG || gc.boxes < few))
         return;
-    collect(L, &gc.young, false);
+    if (!collect(L, &gc.young, grown < HOT ? SHARE_YOUNG : SHARE_HOT))
+        gc.late = true;
     if (++gc.calm >= CALM)
         set_few(gc.few / 2);
     collect_old(L);
