@@ -8,10 +8,10 @@
  * turn where one or two do.
  *
  * What lived through two waits for a full collection, made when the live bytes
- * have grown by a quarter, GUARD, or twice what is Lua's own. If that found
- * much that no young one was too late for, the script's values live longer than
- * thought: it is asked after twice as many boxes then, until CALM young
- * collections passed.
+ * have grown by a quarter, GUARD, or twice what is Lua's own. If two
+ * of these, within CALM young ones, found much that no young one was too late
+ * for, the script's values live longer than thought: it is asked after twice as
+ * many boxes then, until CALM young collections passed.
  *
  * Both are timed, by what this thread has of the processor: others may take
  * that for longer than they last. They are made more seldom if they would take
@@ -31,7 +31,7 @@
 enum {
     BOXES = 64,
     FEW = 4, /* for a value that lives shorter is not old, however large */
-    CALM = 512,
+    CALM = 128,
     FREEING = 1000, /* ns that a box may take at its end, and */
     LEAST = 1500,   /* a collection itself, without a wait for the next */
 };
@@ -53,9 +53,10 @@ static struct {
     int64_t freed; /* boxes in all */
     int few;       /* 1 to FEW boxes of HOT bytes or more */
     int calm;      /* young collections since `few` changed */
-    bool late;     /* a young collection was left out since the last full one */
+    int much;      /* those since a full one found much, or CALM */
+    bool late;     /* one was left out since the last full one */
     Pace young, full;
-} gc = {.few = 1};
+} gc = {.few = 1, .much = CALM};
 
 static int64_t nanoseconds(void)
 {
@@ -109,8 +110,11 @@ static void collect_old(lua_State *L)
         return;
     if (!collect(L, &gc.full, more > 2 * gc.most ? 0 : SHARE_FULL))
         return;
-    if (!gc.late && live - lp_storage_live_bytes() > more / 2)
-        set_few(2 * gc.few);
+    if (!gc.late && live - lp_storage_live_bytes() > more / 2) {
+        if (gc.much < CALM)
+            set_few(2 * gc.few);
+        gc.much = 0;
+    }
     gc.late = false;
 }
 
@@ -125,6 +129,8 @@ void lp_gc_account(lua_State *L)
         return;
     if (!collect(L, &gc.young, grown < HOT ? SHARE_YOUNG : SHARE_HOT))
         gc.late = true;
+    if (gc.much < CALM)
+        gc.much++;
     if (++gc.calm >= CALM)
         set_few(gc.few / 2);
     collect_old(L);
