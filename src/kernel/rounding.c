@@ -8,6 +8,7 @@
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/loops/fused.h"
 #include "src/kernel/nn/nnloops.h"
+#include "src/kernel/product/gemm.h"
 #include "src/kernel/rounding_parts.h"
 #include "src/kernel/roundloops.h"
 #include "src/kernel/state.h"
@@ -198,6 +199,15 @@ static bool widen(const LpDesc *d, bool result, int threads, size_t *total,
     return lp_add_size(*total, ((size_t)n * 4 + 63) / 64 * 64, total);
 }
 
+/* Does the kernel take operands as they are, and give what it is asked for? */
+static bool takes_halves(const LpKernelReq *r)
+{
+    LpProductKind kind = r->op->product;
+    return r->op->flags & LP_OPF_SUMS ||
+           (kind != LP_PRODUCT_NONE && kind < LP_PRODUCT_CONV &&
+            !r->numerics.half_partials && lp_gemm_is_fast_of(r->in[0].dtype));
+}
+
 static LpStatus prepare(const LpKernelReq *r, Frame *f, LpDesc *seen,
                         LpKernel *k, LpErr *e)
 {
@@ -216,7 +226,7 @@ static LpStatus prepare(const LpKernelReq *r, Frame *f, LpDesc *seen,
     for (int i = 0; i < (int)n && ok; i++) {
         bool result = i >= r->n_in;
         const LpDesc *d = result ? &r->out[i - r->n_in] : &r->in[i];
-        if (!result && r->op->flags & LP_OPF_SUMS) /* takes them as they are */
+        if (!result && takes_halves(r))
             seen[i] = *d;
         else
             ok = widen(d, result, r->threads, &total, &f->wide[i], &seen[i]);

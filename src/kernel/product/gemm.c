@@ -18,9 +18,10 @@
 #include "src/kernel/product/gemmloops.h"
 
 enum {
-    BLOCK = 192 * 1024, /* elements of a packed block */
+    BLOCK = 192 * 1024, /* elements of a packed block; half without AVX-512 */
     DEPTH = 512,        /* of a block along k, at most */
     STRIP = 16,         /* of the left block: that deep it is packed at once */
+    MOST_ROWS = 14,     /* of a tile */
     ALIGN = 64
 };
 
@@ -33,7 +34,7 @@ static const LpGemmLoops *loops(void)
 typedef struct Cut {
     LpGemmArgs g;
     LpDtype t;
-    size_t size;         /* of an element */
+    size_t size, stored; /* of an element; of one of a and b */
     int64_t tile, width; /* rows and columns held in registers */
     int64_t kc, nc;      /* of the packed block, at most */
     bool turned, packs_left, by_rows;
@@ -55,7 +56,8 @@ LpGemmArgs lp_gemm_turn(const LpGemmArgs *g)
                         .b_rs = g->a_cs,
                         .b_cs = g->a_rs,
                         .c_rs = g->c_cs,
-                        .c_cs = g->c_rs};
+                        .c_cs = g->c_rs,
+                        .half = g->half};
 }
 
 /* Elements that are moved beside the products, turned ones counted twice. */
@@ -74,9 +76,15 @@ static int64_t piece(int64_t n, int64_t most, int64_t unit)
     return n > 0 ? up((n + pieces - 1) / pieces, unit) : unit;
 }
 
+static const LpGemmPack *of_half(const Cut *c)
+{
+    return c->g.half == LP_F16 ? loops()->f16 : loops()->bf16;
+}
+
 static Cut cut_of(const LpGemmArgs *g, LpDtype t)
 {
     Cut c = {.g = *g, .t = t, .size = lp_dtype_size(t)};
+    c.stored = g->half ? lp_dtype_size(g->half) : c.size;
     c.tile = t == LP_F64 ? loops()->f64->rows : loops()->f32->rows;
     c.width = t == LP_F64 ? loops()->f64->width : loops()->f32->width;
     LpGemmArgs other = lp_gemm_turn(g);
@@ -86,7 +94,8 @@ static Cut cut_of(const LpGemmArgs *g, LpDtype t)
     c.packs_left = c.g.a_cs != 1;
     c.by_rows = c.packs_left || c.g.m >= c.g.n;
     c.kc = piece(c.g.k, c.packs_left ? DEPTH / 2 : DEPTH, 16);
-    c.nc = piece(c.g.n, BLOCK / c.kc / c.width * c.width, c.width);
+    int64_t block = lp_cpu_simd() == LP_SIMD_AVX512 ? BLOCK : BLOCK / 2;
+    c.nc = piece(c.g.n, block / c.kc / c.width * c.width, c.width);
     return c;
 }
 
@@ -129,10 +138,13 @@ static void pack_panel(const Cut *c, const Block *b, int64_t panel,
     int64_t j = b->j0 + panel * c->width, cols = lp_min(c->width, b->j1 - j);
     const LpGemmArgs *g = &c->g;
     const char *from =
-        right + (size_t)(b->k0 * g->b_rs + j * g->b_cs) * c->size;
+        right + (size_t)(b->k0 * g->b_rs + j * g->b_cs) * c->stored;
     char *to = (char *)(uintptr_t)b->packed +
                (size_t)(panel * c->width * c->kc) * c->size;
-    if (c->t == LP_F64)
+    if (g->half)
+        of_half(c)->panel((const uint16_t *)(const void *)from, g->b_rs,
+                          g->b_cs, b->k, cols, (float *)(void *)to);
+    else if (c->t == LP_F64)
         loops()->f64->pack_panel((const double *)(const void *)from, g->b_rs,
                                  g->b_cs, b->k, cols, (double *)(void *)to);
     else
@@ -152,9 +164,13 @@ static void pack_left(const Cut *c, const Block *b, int64_t i0, int64_t n,
             int64_t deep = lp_min(STRIP, b->k - k);
             const char *from = left + (size_t)((i0 + i) * c->g.a_rs +
                                                (b->k0 + k) * c->g.a_cs) *
-                                          c->size;
+                                          c->stored;
             char *to = space + (size_t)(i * b->k + k * rows) * c->size;
-            if (c->t == LP_F64)
+            if (c->g.half)
+                of_half(c)->rows((const uint16_t *)(const void *)from,
+                                 c->g.a_rs, c->g.a_cs, deep, rows,
+                                 (float *)(void *)to);
+            else if (c->t == LP_F64)
                 loops()->f64->pack_rows((const double *)(const void *)from,
                                         c->g.a_rs, c->g.a_cs, deep, rows,
                                         (double *)(void *)to);
@@ -201,12 +217,22 @@ static void tell(const Cut *c, const Block *b, int64_t i0, int64_t i1,
                      lp_min(b->j0 + p1 * c->width, b->j1), b->me);
 }
 
+/* Rows of halves without gaps, widened where the tile reads them. */
+static void widen(const Cut *c, const char *at, int64_t rows, int64_t k,
+                  float *to)
+{
+    LpConvert loop = lp_convert_loop(c->g.half, LP_F32);
+    for (int64_t i = 0; i < rows; i++)
+        loop(k, to + i * k, 4, at + (size_t)(i * c->g.a_rs) * c->stored, 2);
+}
+
 /* Rows i0 … i1 - 1 times panels p0 … p1 - 1, in tiles of nearly one size. */
 static void block_rows(const Cut *c, const Block *b, int64_t i0, int64_t i1,
                        int64_t p0, int64_t p1, const char *left, char *out,
                        char *space)
 {
     const LpGemmArgs *g = &c->g;
+    _Alignas(ALIGN) float wide[MOST_ROWS * DEPTH];
     int64_t n = i1 - i0, tiles = (n + c->tile - 1) / c->tile;
     if (c->packs_left)
         pack_left(c, b, i0, n, left, space);
@@ -225,9 +251,15 @@ static void block_rows(const Cut *c, const Block *b, int64_t i0, int64_t i1,
             x.l_rs = 1;
             x.l_cs = x.rows;
         } else {
-            at =
-                left + (size_t)((i0 + i) * g->a_rs + b->k0 * g->a_cs) * c->size;
+            at = left +
+                 (size_t)((i0 + i) * g->a_rs + b->k0 * g->a_cs) * c->stored;
             next = g->a_cs == 1 && t + 1 < tiles ? n * (t + 2) / tiles - e : 0;
+        }
+        if (g->half && !c->packs_left) {
+            widen(c, at, x.rows, b->k, wide);
+            at = (const char *)wide;
+            x.l_rs = b->k;
+            next = 0;
         }
         one_tile(c, b, x, i0 + i, next, p0, p1, at, out);
         tell(c, b, i0 + i, i0 + e, p0, p1);
@@ -380,4 +412,9 @@ bool lp_gemm_is_fast(const LpGemmArgs *g, LpDtype t)
 {
     return t == LP_F32 && lp_cpu_simd() == LP_SIMD_AVX512 && g->a_cs == 1 &&
            g->m >= 256 && g->n >= 32 && g->k >= 32 && g->k <= 192;
+}
+
+bool lp_gemm_is_fast_of(LpDtype half)
+{
+    return lp_is_half(half) && lp_cpu_simd() == LP_SIMD_AVX2;
 }

@@ -5,10 +5,13 @@
 
 #include "src/ir/op.h"
 
-/* c[m, n] = a[m, k] b[k, n]; rs, cs: strides of rows and columns. */
+/* c[m, n] = a[m, k] b[k, n]; rs, cs: strides of rows and columns. `half`: 0, or
+ * what a and b are of, LP_F16 or LP_BF16, in a product of float32: they become
+ * that on the way to the registers. */
 typedef struct LpGemmArgs {
     int64_t m, n, k;
     int64_t a_rs, a_cs, b_rs, b_cs, c_rs, c_cs;
+    LpDtype half;
 } LpGemmArgs;
 
 /* The product of the transposes: c' = b' a'. */
@@ -16,6 +19,9 @@ LpGemmArgs lp_gemm_turn(const LpGemmArgs *g);
 
 /* Does this CPU compute the product sooner here than in the library? */
 bool lp_gemm_is_fast(const LpGemmArgs *g, LpDtype t);
+
+/* Does it compute one of these halves sooner than of what they are widened to? */
+bool lp_gemm_is_fast_of(LpDtype half);
 
 /* Told of parts of c, rows i0 … i1 - 1 of columns j0 … j1 - 1, by the thread
  * that made them, which still has them in its cache. */

@@ -34,9 +34,18 @@ typedef struct LpGemmLoopsF64 {
     LP_GEMM_LOOPS(double)
 } LpGemmLoopsF64;
 
+/* The same from halves. */
+typedef struct LpGemmPack {
+    void (*panel)(const uint16_t *b, int64_t rs, int64_t cs, int64_t k,
+                  int64_t cols, float *panel);
+    void (*rows)(const uint16_t *a, int64_t rs, int64_t cs, int64_t k,
+                 int64_t rows, float *packed);
+} LpGemmPack;
+
 typedef struct LpGemmLoops {
     const LpGemmLoopsF32 *f32;
     const LpGemmLoopsF64 *f64;
+    const LpGemmPack *f16, *bf16;
 } LpGemmLoops;
 
 typedef const LpGemmLoops LpGemmLoopsOf[1];

@@ -4,8 +4,8 @@
  * float32 (and bfloat16 where the CPU has it) goes to the library with its own
  * strides: a transposed view is passed as it is, a batch that is broadcast
  * (stride 0) as a dimension of size 1. Products too small for the library,
- * those that gemm.h is quicker at and all of float64 are ours. Everything else
- * is converted by the plain frame: float16 to float32 and back, integers to
+ * those that gemm.h is quicker at, halves among them, and all of float64 are
+ * ours. Everything else is converted by the plain frame: float16 to float32 and back, integers to
  * int64. Operands whose strides the library does not take are copied by the
  * frame too. */
 #include <string.h>
@@ -30,9 +30,12 @@ typedef struct Product {
     bool vector;     /* vector.h */
     LpGemmArgs g;
     int64_t batch, a_step, b_step, c_step;
-    LpDtype t, c_t; /* of a and b; of c, which may be wider */
+    /* of a and b, or what halves are widened to (g.half); of c, which may be
+     * wider, or with g.half narrower */
+    LpDtype t, c_t;
     int threads, wanted;
     size_t work, work_one; /* of all threads; of an own product of a batch */
+    size_t sums;           /* within: float32 of a result of halves */
 } Product;
 
 static void product_free(void *state)
@@ -42,6 +45,45 @@ static void product_free(void *state)
     lp_free(p);
 }
 
+/* ---- results of halves --------------------------------------------------- */
+typedef struct Narrow {
+    const Product *p;
+    const float *sums;
+    char *c;
+} Narrow;
+
+/* Rounds a part of the sums, which lie without gaps. */
+static void narrow(const LpGemmThen *then, int64_t i0, int64_t i1, int64_t j0,
+                   int64_t j1, int thread)
+{
+    const Narrow *x = then->with;
+    const LpGemmArgs *g = &x->p->g;
+    LpConvert loop = lp_convert_loop(LP_F32, x->p->c_t);
+    (void)thread;
+    if (g->c_cs == 1 && g->c_rs == g->n && j1 - j0 == g->n) {
+        loop((i1 - i0) * g->n, x->c + i0 * g->n * 2, 2, x->sums + i0 * g->n, 4);
+        return;
+    }
+    for (int64_t i = i0; i < i1; i++)
+        loop(j1 - j0, x->c + (i * g->c_rs + j0 * g->c_cs) * 2, 2 * g->c_cs,
+             x->sums + i * g->n + j0, 4);
+}
+
+/* The product in float32, a part of which is rounded while a cache has it. */
+static void own_narrow(const Product *p, const char *a, const char *b, char *c,
+                       char *work, int threads)
+{
+    Narrow x = {p, (const float *)(const void *)work, c};
+    LpGemmThen then = {narrow, &x};
+    LpGemmArgs g = p->g;
+    g.c_rs = g.n;
+    g.c_cs = 1;
+    bool told = lp_gemm_tells(&g, p->t);
+    lp_gemm(&g, p->t, a, b, work, told ? &then : NULL, work + p->sums, threads);
+    if (!told)
+        narrow(&then, 0, g.m, 0, g.n, 0);
+}
+
 /* One product of the batch, ours; false: not by tiles. */
 static bool own(const Product *p, bool tiles, const char *a, const char *b,
                 char *c, const LpGemmThen *then, char *work, int threads)
@@ -49,7 +91,9 @@ static bool own(const Product *p, bool tiles, const char *a, const char *b,
     if (tiles)
         return lp_tiles(&p->g, p->pieces, (const void *)a, (const void *)b,
                         (void *)c, then, work, threads);
-    if (p->vector)
+    if (p->sums)
+        own_narrow(p, a, b, c, work, threads);
+    else if (p->vector)
         lp_vector_product(&p->g, (const void *)a, (const void *)b, (void *)c,
                           threads);
     else
@@ -61,7 +105,8 @@ static bool own_batches(const Product *p, bool tiles, const char *a,
                         const char *b, char *c, const LpGemmThen *then,
                         char *work)
 {
-    int64_t size = (int64_t)lp_dtype_size(p->t);
+    int64_t size = (int64_t)lp_dtype_size(p->g.half ? p->g.half : p->t);
+    int64_t c_size = (int64_t)lp_dtype_size(p->c_t);
     if (p->batch == 1)
         return own(p, tiles, a, b, c, then, work, p->threads);
     int64_t chunk = (p->batch + p->threads - 1) / p->threads;
@@ -72,7 +117,7 @@ static bool own_batches(const Product *p, bool tiles, const char *a,
         for (int64_t i = t * chunk; i < (t + 1) * chunk && i < p->batch; i++)
             bad += !lp_kernel_stops() &&
                    !own(p, tiles, a + i * p->a_step * size,
-                        b + i * p->b_step * size, c + i * p->c_step * size,
+                        b + i * p->b_step * size, c + i * p->c_step * c_size,
                         NULL, work + (size_t)t * p->work_one, 1);
     return bad == 0;
 }
@@ -96,8 +141,8 @@ static LpStatus product_run(const Product *p, void *a, void *b, void *c,
     else if (p->prim)
         return lp_dnn_run(p->prim, (void *[LP_DNN_N_ARGS]){a, b, c}, work, e);
     else {
-        *told =
-            then && p->batch == 1 && !p->vector && lp_gemm_tells(&p->g, p->t);
+        *told = then && p->batch == 1 && !p->vector && !p->sums &&
+                lp_gemm_tells(&p->g, p->t);
         own_batches(p, false, a, b, c, *told ? then : NULL, work);
     }
     return LP_OK;
@@ -151,8 +196,11 @@ static LpStatus product_new(Product p, Product **out, LpErr *e)
     bool ours = p.vector || p.t == LP_F64 || p.t == LP_I64 || p.pieces > 0 ||
                 (p.t == LP_F32 && !lp_product_library(p.t, g->m, g->n, g->k)) ||
                 (p.batch == 1 && lp_gemm_is_fast(g, p.t));
+    ours |= g->half != 0;
+    if (g->half && lp_is_half(p.c_t))
+        p.sums = ((size_t)(g->m * g->n) * sizeof(float) + 63) / 64 * 64;
     if (ours && !p.vector) {
-        need_work(&p, lp_gemm_work(g, p.t));
+        need_work(&p, p.sums + lp_gemm_work(g, p.t));
     } else if (!ours && p.batch * g->m * g->n * g->k > 0) {
         LpStatus s = use_library(&p, e);
         if (s != LP_OK) {
@@ -277,10 +325,16 @@ LP_KERNEL_PREPARE(lp_mm_prepare)
         ok = ok && library_takes(&m[i]);
     if (m[2].batch > 1 && m[0].step == 0 && m[1].step == 0)
         ok = false; /* the library wants the batch in an operand */
+    Product q = product_of(t, c_t, r, m[0], m[1], m[2]), *p;
+    if (lp_gemm_is_fast_of(t) && r->in[1].dtype == t &&
+        !lp_vector_takes(&q.g)) {
+        q.g.half = t;
+        q.t = LP_F32;
+        ok = true;
+    }
     if (!ok)
         return converted(r, k, m, e);
-    Product *p;
-    LP_TRY(product_new(product_of(t, c_t, r, m[0], m[1], m[2]), &p, e));
+    LP_TRY(product_new(q, &p, e));
     lp_kernel_own(p, product_free, direct_run, k);
     k->work_bytes = p->work;
     k->threads = p->threads;

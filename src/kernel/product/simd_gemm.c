@@ -6,6 +6,7 @@
 #include <immintrin.h>
 #endif
 
+#include "src/base/half.h"
 #include "src/kernel/product/gemmloops.h"
 #ifdef __AVX512F__
 #include "src/kernel/loops/simd_turn.h"
@@ -130,4 +131,61 @@ typedef LpGemmLoopsF32 Loops_f32;
 typedef LpGemmLoopsF64 Loops_f64;
 #include "src/kernel/product/gemmloops_t.h"
 
-LpGemmLoopsOf LP_SIMD_NAME(lp_gemm) = {{&loops_f32, &loops_f64}};
+/* ---- halves -------------------------------------------------------------- */
+#define LP_GEMM_WIDTH (NV * VBYTES / (int64_t)sizeof(float))
+#if defined(__AVX2__) && !defined(__AVX512F__)
+/* Turns 8 by 8: pairs, fours, then the halves of the vectors. */
+INLINE void turn_eight(__m256 x[8])
+{
+    __m256 t[8];
+#define PD(a) ((__m256d)(a))
+#pragma GCC unroll 4
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 8; i += 4)
+        for (int h = 0; h < 2; h++) {
+            __m256d a = PD(t[i + h]), b = PD(t[i + 2 + h]);
+            x[i + 2 * h] = (__m256)_mm256_unpacklo_pd(a, b);
+            x[i + 2 * h + 1] = (__m256)_mm256_unpackhi_pd(a, b);
+        }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        __m256 a = x[i], b = x[i + 4];
+        x[i] = _mm256_permute2f128_ps(a, b, 0x20);
+        x[i + 4] = _mm256_permute2f128_ps(a, b, 0x31);
+    }
+#undef PD
+}
+
+INLINE __m256 eight_f16(const uint16_t *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
+}
+
+INLINE __m256 eight_bf16(const uint16_t *p)
+{
+    __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p));
+    return (__m256)_mm256_slli_epi32(x, 16);
+}
+#define EIGHT eight_f16
+#endif
+
+#define H(name) f16_##name
+#define ONE(x) lp_half_to_float(x)
+#include "src/kernel/product/gemmpack_t.h"
+#undef H
+#undef ONE
+
+#ifdef EIGHT
+#undef EIGHT
+#define EIGHT eight_bf16
+#endif
+#define H(name) bf16_##name
+#define ONE(x) lp_bf16_to_float(x)
+#include "src/kernel/product/gemmpack_t.h"
+
+LpGemmLoopsOf LP_SIMD_NAME(lp_gemm) = {
+    {&loops_f32, &loops_f64, &f16_pack, &bf16_pack}};
