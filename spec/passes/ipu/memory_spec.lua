@@ -139,8 +139,9 @@ describe("the tensors that an IPU holds at its peak", function()
   end
 
   it("are of one micro-batch, in a pipeline: stashes of others are counted there", function()
-    -- the last stage: its operand, its result, the square
-    assert.equal(3, chain({ ipus = { 0, 1, 0 } }, { strategy = "pipelined" }))
+    -- the last stage: its operand, its result, the square; the first stage: what it
+    -- sends at the end of the slot, the gradient that came at the end of the one before
+    assert.equal(5, chain({ ipus = { 0, 1, 0 } }, { strategy = "pipelined" }))
     -- one micro-batch at a time: x too, until the first stage goes back
     assert.equal(4, chain({ ipus = { 0, 1, 0 } }, { strategy = "sharded" }))
   end)

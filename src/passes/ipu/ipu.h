@@ -113,8 +113,10 @@ typedef struct LpLiveRange {
     uint32_t from, to; /* entries, inclusive; to = n of the run: until its end
                         */
     LpLiveRangeKind kind;
-    bool alias; /* shares memory with another value or with its variable */
-    bool early; /* its memory is taken over by the result of entry `to` */
+    bool alias;     /* shares memory with another value or with its variable */
+    bool early;     /* its memory is taken over by the result of entry `to` */
+    uint32_t block; /* its memory, LpLiveSpan + 1 of its IPU; an alias has one
+                       only as what the run leaves at its end; 0: none */
 } LpLiveRange;
 
 typedef struct LpStagePass {
@@ -297,10 +299,15 @@ typedef struct LpLiveStep {
     int64_t live, temporary;
 } LpLiveStep;
 
-/* A tensor that is there from step `from` to step `to`. */
+/* A tensor that is there from step `from` to step `to`: value v, or (LP_NOVAL)
+ * variable `var`, which comes for a run from streaming memory or from other
+ * replicas. What is sent between two periods has a second span, whose `block` is
+ * the number of the first. */
 typedef struct LpLiveSpan {
     const char *name, *scope;
-    uint32_t from, to;
+    LpVal v;
+    int var;
+    uint32_t from, to, block;
     int64_t bytes;
 } LpLiveSpan;
 
@@ -471,6 +478,10 @@ bool lp_ipu_loads(const LpIpuPlan *p, size_t var, int run);
 /* Does the backward run find parameter `var` there, which its forward run has
  * loaded, if they are in one row? */
 bool lp_ipu_holds(const LpIpuPlan *p, size_t var, int run);
+/* Are the run and its forward run in one row, for one micro-batch? */
+bool lp_ipu_turns(const LpIpuPlan *p, int run);
+/* Has the result of a view or marker the memory of its operand? */
+bool lp_ipu_is_view(const LpGraphNode *d);
 /* Elements of variable `v` that this replica keeps: all, or a share; their
  * bytes. */
 int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v);

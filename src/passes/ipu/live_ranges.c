@@ -52,11 +52,6 @@ static LpStatus read(Ranges *h, LpVal v, int run, uint32_t pos)
     return LP_OK;
 }
 
-static bool shares(const LpOp *op)
-{
-    return (op->flags & (LP_OPF_VIEW | LP_OPF_MARKER)) != 0;
-}
-
 /* Backwards, so that a chain of views prolongs its root. */
 static void views(Ranges *h, int run)
 {
@@ -65,7 +60,7 @@ static void views(Ranges *h, int run)
         const LpGraphNode *d = &h->g->node[r->entry[i].node];
         LpLiveRange *to = find(h, d->out, run);
         LpLiveRange *from = d->n_in ? find(h, d->in[0], run) : NULL;
-        if (!to || !shares(d->op))
+        if (!to || !lp_ipu_is_view(d))
             continue;
         to->alias = true;
         if (from && from->to < to->to)
@@ -77,7 +72,7 @@ static void views(Ranges *h, int run)
 static bool looks_at(const LpGraph *g, LpVal v, LpVal of)
 {
     const LpGraphNode *d = lp_graph_maker(g, v);
-    while (v != of && d && d->n_in && shares(d->op)) {
+    while (v != of && d && d->n_in && lp_ipu_is_view(d)) {
         v = d->in[0];
         d = lp_graph_maker(g, v);
     }

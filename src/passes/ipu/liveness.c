@@ -2,7 +2,9 @@
  * is enough: in the steady state an IPU passes through all its runs, while fill
  * and flush leave some out. Ranges become spans on the line of the IPU's
  * entries; a stash of one micro-batch lives from the forward run through the
- * backward run. Then the update. */
+ * backward run. What comes from another IPU is there when its sender has done:
+ * from the next run here on, or, where rows are of several micro-batches, from
+ * the end of the period before; there it is sent as well. Then the update. */
 #include "src/passes/ipu/strategy.h"
 #include "src/passes/ipu/tiles.h"
 
@@ -14,6 +16,8 @@ typedef struct Span {
     uint32_t from, to;
     LpSpread s;
     size_t next_from, next_to; /* +1, spans that start, end there */
+    size_t block;              /* the first span of its memory */
+    bool ahead;                /* comes between two periods */
 } Span;
 
 typedef struct Live {
@@ -23,8 +27,9 @@ typedef struct Live {
     LpTiles tiles;
     Span *span;
     size_t n_span, cap_span;
-    size_t *last; /* by value: its last span + 1 */
-    bool *off;    /* by value: its stash is off chip */
+    size_t *last;   /* by value: its last span + 1 */
+    bool *off;      /* by value: its stash is off chip */
+    uint32_t *base; /* by run: its first entry */
     uint32_t end;
     int64_t peak[LP_TILE_CLASSES]; /* of what is not always live */
     int64_t peak_total, activation, temporary;
@@ -38,7 +43,12 @@ static LpStatus add_span(Live *l, LpVal v, int var, uint32_t from, uint32_t to)
     const LpType *t = v ? lp_graph_type(l->g, v) : &l->p->step->var[var].type;
     LpSpread s = lp_tiles_deal_type(&l->tiles, l->p->o.chip, t);
     LP_IPU_ADD(l, span, l->p->err,
-               (Span){.v = v, .var = var, .from = from, .to = to, .s = s});
+               (Span){.v = v,
+                      .var = var,
+                      .from = from,
+                      .to = to,
+                      .s = s,
+                      .block = l->n_span});
     if (v)
         l->last[v] = l->n_span;
     return LP_OK;
@@ -52,36 +62,140 @@ static bool continues(const Live *l, const LpStagePass *r, const LpLiveRange *h)
            (!p->strategy->stays || p->strategy->stays(p, r, h));
 }
 
-static LpStatus spans_of(Live *l, const LpStagePass *r, uint32_t base)
+/* The first run of this IPU after another. */
+static int next_here(const Live *l, int run)
 {
+    do
+        run++;
+    while (l->p->pass[run].ipu != l->ipu);
+    return run;
+}
+
+/* When is the value there that comes from another run? */
+static uint32_t arrival(const Live *l, int run, LpVal v)
+{
+    const LpIpuPlan *p = l->p;
+    if (p->strategy->at_once)
+        return 0;
+    for (size_t i = 0; i < p->n_copy; i++) {
+        const LpIpuCopy *m = &p->copy[i];
+        if (m->v == v && m->to == run && !m->off_chip)
+            return l->base[next_here(l, m->from)] - (m->from_ipu == l->ipu);
+    }
+    return l->base[run];
+}
+
+/* Does the forward run leave it for its backward run, on the chip? */
+static bool is_left(const Live *l, const LpStagePass *r, LpVal v)
+{
+    const LpIpuPlan *p = l->p;
+    for (size_t i = 0; i < p->n_stash && !r->backward; i++)
+        if (p->stash[i].v == v && p->stash[i].stage == r->stage)
+            return p->stash[i].depth == 1 && !p->stash[i].off_chip;
+    return false;
+}
+
+static LpStatus spans_of(Live *l, int run)
+{
+    const LpStagePass *r = &l->p->pass[run];
+    uint32_t base = l->base[run], end = base + r->n;
     for (uint32_t i = 0; i < r->n_range; i++) {
-        const LpLiveRange *h = &r->range[i];
-        uint32_t to = base + h->to;
-        if (h->alias)
+        LpLiveRange *h = &r->range[i];
+        uint32_t to = base + h->to, from = base + h->from;
+        if (h->alias && !is_left(l, r, h->v))
             continue;
         if (h->early && h->to > h->from)
             to--;
-        if (continues(l, r, h)) {
+        if (h->alias) {
+            LP_TRY(add_span(l, h->v, -1, end, end));
+        } else if (continues(l, r, h)) {
             Span *s = &l->span[l->last[h->v] - 1];
             s->to = to > s->to ? to : s->to;
         } else {
-            LP_TRY(add_span(l, h->v, -1, base + h->from, to));
+            bool comes = h->kind == LP_RANGE_COPY;
+            LP_TRY(add_span(l, h->v, -1, comes ? arrival(l, run, h->v) : from,
+                            to));
+            l->span[l->n_span - 1].ahead = comes && l->p->strategy->at_once;
         }
+        h->block = (uint32_t)l->last[h->v];
     }
     return LP_OK;
 }
 
-/* Parameters that are loaded or gathered for this run. */
-static LpStatus visitors(Live *l, const LpStagePass *r, uint32_t base)
+/* A parameter that its forward run has brought stays in the turning row. */
+static LpStatus visit(Live *l, int run, int var)
 {
     const LpIpuPlan *p = l->p;
+    uint32_t from = l->base[run], to = from + p->pass[run].n;
+    bool held = lp_ipu_holds(p, (size_t)var, run) && lp_ipu_turns(p, run);
+    for (size_t i = l->n_span; i-- > 0 && held;)
+        if (!l->span[i].v && l->span[i].var == var) {
+            l->span[i].to = to;
+            return LP_OK;
+        }
+    return add_span(l, LP_NOVAL, var, from, to);
+}
+
+/* Parameters that are loaded or gathered for this run, and sums in streaming
+ * memory to which it adds. */
+static LpStatus visitors(Live *l, int run)
+{
+    const LpIpuPlan *p = l->p;
+    const LpStagePass *r = &p->pass[run];
     for (uint32_t i = 0; i < r->n_read; i++) {
         int var = p->var_of[r->read[i]];
         if (var < 0)
             continue;
         const LpVariable *x = &p->step->var[var];
         if (lp_ipu_off_chip(p, x) || lp_ipu_kept(p, x) < lp_numel(&x->type))
-            LP_TRY(add_span(l, LP_NOVAL, var, base, base + r->n));
+            LP_TRY(visit(l, run, var));
+    }
+    for (size_t i = 0; i < p->n_partial; i++) {
+        const LpVariable *x = &p->step->var[p->partial[i].var];
+        bool first = i == 0 || p->partial[i - 1].var != p->partial[i].var;
+        bool own = first && lp_ipu_pass_making(p, x->micro_out) == run;
+        if (lp_ipu_off_chip(p, x) && (p->partial[i].run == run || own))
+            LP_TRY(visit(l, run, p->partial[i].var));
+    }
+    return LP_OK;
+}
+
+static LpLiveRange *range_of(const LpStagePass *r, LpVal v)
+{
+    for (uint32_t i = 0; i < r->n_range; i++)
+        if (r->range[i].v == v)
+            return &r->range[i];
+    return NULL;
+}
+
+/* Keeps until the end of the period what a run sends then: the value, or what
+ * it is a view of. */
+static void keep_sent(Live *l, const LpIpuCopy *m)
+{
+    const LpStagePass *r = &l->p->pass[m->from];
+    const LpLiveRange *h = range_of(r, m->v);
+    while (h && h->alias) {
+        const LpGraphNode *d = lp_graph_maker(l->g, h->v);
+        bool view = h->kind == LP_RANGE_MADE && lp_ipu_is_view(d);
+        h = view ? range_of(r, d->in[0]) : NULL;
+    }
+    if (h)
+        l->span[h->block - 1].to = l->end - 1;
+}
+
+/* What is sent and what comes are there at the end of a period. */
+static LpStatus between_periods(Live *l)
+{
+    const LpIpuPlan *p = l->p;
+    for (size_t i = 0; i < p->n_copy; i++)
+        if (p->copy[i].from_ipu == l->ipu)
+            keep_sent(l, &p->copy[i]);
+    for (size_t i = 0, n = l->n_span; i < n; i++) {
+        Span s = l->span[i];
+        if (!s.ahead || s.to == l->end - 1)
+            continue;
+        s.from = s.to = l->end - 1;
+        LP_IPU_ADD(l, span, p->err, s);
     }
     return LP_OK;
 }
@@ -93,14 +207,17 @@ static LpStatus collect(Live *l)
         if (p->stage[p->stash[i].stage].ipu == l->ipu)
             l->off[p->stash[i].v] = p->stash[i].off_chip;
     for (int r = 0; r < p->n_pass; r++) {
-        const LpStagePass *run = &p->pass[r];
-        if (run->ipu != l->ipu)
-            continue;
-        LP_TRY(spans_of(l, run, l->end));
-        LP_TRY(visitors(l, run, l->end));
-        l->end += run->n + 1;
+        l->base[r] = l->end;
+        if (p->pass[r].ipu == l->ipu)
+            l->end += p->pass[r].n + 1;
     }
-    return LP_OK;
+    for (int r = 0; r < p->n_pass; r++) {
+        if (p->pass[r].ipu != l->ipu)
+            continue;
+        LP_TRY(spans_of(l, r));
+        LP_TRY(visitors(l, r));
+    }
+    return p->strategy->at_once ? between_periods(l) : LP_OK;
 }
 
 /* Operands that a node has copies of are gone when it writes its results. */
@@ -178,7 +295,12 @@ static LpStatus sweep(Live *l, const LpTiles *always)
 
 static LpLiveSpan named_span(const Live *l, const Span *s)
 {
-    LpLiveSpan b = {.from = s->from, .to = s->to, .bytes = s->s.all};
+    LpLiveSpan b = {.v = s->v,
+                    .var = s->var,
+                    .from = s->from,
+                    .to = s->to,
+                    .block = (uint32_t)s->block,
+                    .bytes = s->s.all};
     LpNodeId n = s->v ? l->g->value[s->v].node : LP_NO_NODE;
     if (n != LP_NO_NODE) {
         b.name = lp_node_title(&l->g->node[n]);
@@ -289,6 +411,7 @@ static LpStatus find_peak(Live *l, const LpTiles *always, LpIpuMemory *m)
     LpIpuPlan *p = l->p;
     l->last = lp_ipu_scratch(p, l->g->n_value, sizeof *l->last);
     l->off = lp_ipu_scratch(p, l->g->n_value, sizeof *l->off);
+    l->base = lp_ipu_scratch(p, (size_t)p->n_pass, sizeof *l->base);
     LP_TRY(p->err->code);
     LP_TRY(collect(l));
     size_t n_step = l->end + (p->step->update ? p->step->update->n_node : 0);

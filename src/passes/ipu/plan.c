@@ -109,6 +109,29 @@ bool lp_ipu_holds(const LpIpuPlan *p, size_t var, int run)
            lp_ipu_loads(p, var, lp_pass_of(p, r->stage, false));
 }
 
+static bool in_row(const LpRow *row, int run)
+{
+    for (uint32_t i = 0; i < row->n; i++)
+        if (row->act[i].kind == LP_ACT_COMPUTE && row->act[i].run == run)
+            return true;
+    return false;
+}
+
+bool lp_ipu_turns(const LpIpuPlan *p, int run)
+{
+    int forward = lp_pass_of(p, p->pass[run].stage, false);
+    for (size_t i = 0; i < p->n_row; i++)
+        if (p->row[i].order != LP_ORDER_AT_ONCE && in_row(&p->row[i], run) &&
+            in_row(&p->row[i], forward))
+            return true;
+    return false;
+}
+
+bool lp_ipu_is_view(const LpGraphNode *d)
+{
+    return (d->op->flags & (LP_OPF_VIEW | LP_OPF_MARKER)) != 0;
+}
+
 int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v)
 {
     int64_t n = lp_numel(&v->type);

@@ -31,6 +31,8 @@ struct LpStrategyOps {
     const char *name;
     const LpStrategyOps *alone; /* how a model of one stage runs [like this] */
     bool by_phase;              /* stages go by phase first */
+    bool at_once;   /* runs of a row work on different micro-batches: what they
+                       send goes and comes between rows */
     bool recompute; /* backward makes activations again unless told not to */
     LpIpuAdvice less_activations; /* when activations do not fit */
     /* LpStagePass.offset of a stage's run [0] */

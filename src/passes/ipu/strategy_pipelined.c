@@ -113,6 +113,7 @@ static LpStatus check_batches(const LpIpuPlan *p, LpErr *e)
 const LpStrategyOps lp_strategy_pipelined = {
     .name = "pipelined",
     .alone = &lp_strategy_sharded,
+    .at_once = true,
     .recompute = true,
     .less_activations = {"pipeline_activations",
                          "a smaller micro-batch with more gradient "
