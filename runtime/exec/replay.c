@@ -1,88 +1,23 @@
-/* One call of a replay: runs in the order of the schedule's rows, or all nodes
- * in micro-batch order; then the update. Each run takes what came over its
- * links and out of its rings, and drops a value where its live range ends. */
+/* One call of a replay: runs (replay_run.c) in the order of the schedule's rows,
+ * or all nodes in micro-batch order; then the update. */
 #include "runtime/exec/replay_state.h"
 
 #include <string.h>
 
 #include "runtime/exec/sum.h"
-
-/* ---- what the plan lets a run have --------------------------------------- */
-/* Variables of its own IPU, copies that the plan keeps there, and of what lives
- * in streaming memory that which a transfer brings. Run -1 is the weight
- * update. */
-static bool copies(const LpReplay *x, LpTransferOf of, size_t at, int run,
-                   bool load)
-{
-    for (size_t i = 0; i < x->p->n_transfer; i++) {
-        const LpTransfer *t = &x->p->transfer[i];
-        if (t->of == of && t->at == at && t->run == run && t->load == load)
-            return true;
-    }
-    return false;
-}
-
-/* The turning row still has what its forward run brought. */
-static bool held(const LpReplay *x, size_t i, int run)
-{
-    return run >= 0 && x->row->order != LP_ORDER_AT_ONCE &&
-           lp_ipu_holds(x->p, i, run) &&
-           lp_replay_in_row(x->row,
-                            lp_pass_of(x->p, x->p->pass[run].stage, false));
-}
-
-/* Does the run have variable i (to write it, unless `load`)? */
-static bool has(const LpReplay *x, size_t i, int run, bool load)
-{
-    return !lp_ipu_off_chip(x->p, &x->p->step->var[i]) ||
-           copies(x, LP_TRANSFER_VAR, i, run, load) ||
-           (load && held(x, i, run));
-}
-
-/* Where the run finds a variable that it may only read; NULL: nowhere. */
-static void *find(const LpReplay *x, size_t i, int run)
-{
-    const LpIpuPlan *p = x->p;
-    const LpVariable *v = &p->step->var[i];
-    int ipu = p->pass[run].ipu;
-    if (lp_ipu_off_chip(p, v))
-        return has(x, i, run, true) ? lp_replay_here(x, i) : NULL;
-    if (p->var_ipu[i] == ipu || v->role == LP_VAR_HYPER)
-        return lp_replay_here(x, i);
-    for (size_t k = 0; k < p->n_replicated; k++)
-        if (p->replicated[k].var == (int)i && p->replicated[k].ipu == ipu)
-            return x->replicated[(size_t)x->replica * p->n_replicated + k];
-    return NULL;
-}
+#include "src/passes/ipu/strategy.h"
 
 /* ---- nodes --------------------------------------------------------------- */
-static LpStatus dead_read(const LpReplay *x, LpVal v, int run, LpErr *e)
+/* A variable that is read where it lives. */
+static void *variable_of(const LpReplay *x, LpVal v)
 {
-    LpNodeId n = x->g->value[v].node;
-    const LpStagePass *r = &x->p->pass[run < 0 ? 0 : run];
-    bool made = n != LP_NO_NODE;
-    const char *what = made ? x->g->node[n].op->name : x->g->value[v].name;
-    return lp_fail(e, LP_E_INTERNAL,
-                   "the schedule reads value %%%u (%s of '%s') in the %s pass "
-                   "of stage %d, micro-batch %lld, where it is gone",
-                   (unsigned)v, what ? what : "an input",
-                   made ? lp_origin_of(x->g, n)->scope : "",
-                   r->backward ? "backward" : "forward", r->stage,
-                   (long long)(x->rc.micro_batch - x->start));
+    return lp_ipu_is_free(x->p, v) ? lp_replay_here(x, (size_t)x->p->var_of[v])
+                                   : NULL;
 }
 
-/* A variable that is read where it lives. Run -1: no plan. */
-static void *variable_of(const LpReplay *x, LpVal v, int run)
-{
-    if (!lp_ipu_is_free(x->p, v))
-        return NULL;
-    size_t var = (size_t)x->p->var_of[v];
-    return run < 0 ? lp_replay_here(x, var) : find(x, var, run);
-}
-
-/* Of a micro-batch, or of the update, whose values are all there. */
-static LpStatus run_node(LpReplay *x, LpNodeKernels *k, LpNodeId id, int run,
-                         LpErr *e)
+/* Of a micro-batch in order, of the sums or of the update, which have all their
+ * values. */
+static LpStatus run_node(LpReplay *x, LpNodeKernels *k, LpNodeId id, LpErr *e)
 {
     const LpGraphNode *d = &k->g->node[id];
     LpCell **cell = k == &x->micro ? x->here : x->now;
@@ -95,9 +30,9 @@ static LpStatus run_node(LpReplay *x, LpNodeKernels *k, LpNodeId id, int run,
         if (!lp_is_value(d->in[i]))
             continue;
         const LpCell *c = cell[d->in[i]];
-        in[i] = c ? c->data : variable_of(x, d->in[i], run);
+        in[i] = c ? c->data : variable_of(x, d->in[i]);
         if (!in[i])
-            s = dead_read(x, d->in[i], run, e);
+            s = lp_replay_dead_read(x, d->in[i], -1, e);
     }
     for (uint32_t i = 0; i < d->n_out && s == LP_OK; i++) {
         LpCell **c = &cell[d->out + i];
@@ -115,12 +50,10 @@ static LpStatus run_node(LpReplay *x, LpNodeKernels *k, LpNodeId id, int run,
     return s;
 }
 
-/* ---- what comes in and goes out ------------------------------------------ */
-static LpStatus read_input(LpReplay *x, LpVal v, int run, LpErr *e)
+/* ---- micro-batch order --------------------------------------------------- */
+static LpStatus read_input(LpReplay *x, LpVal v, LpErr *e)
 {
     size_t i = (size_t)x->p->var_of[v];
-    if (run >= 0 && !has(x, i, run, true))
-        return dead_read(x, v, run, e);
     const LpVariable *var = &x->step->var[i];
     size_t bytes = (size_t)lp_type_bytes(&var->type);
     lp_cell_drop(x, &x->here[v]);
@@ -129,8 +62,6 @@ static LpStatus read_input(LpReplay *x, LpVal v, int run, LpErr *e)
         return LP_E_MEMORY;
     const char *from = lp_replay_here(x, i);
     if (var->role == LP_VAR_STREAM_IN) {
-        if (run >= 0 && (*lp_replay_ahead(x, i))-- <= 0)
-            return dead_read(x, v, run, e);
         from = x->stream[i].in;
         from += (size_t)x->slice * bytes;
     }
@@ -138,207 +69,18 @@ static LpStatus read_input(LpReplay *x, LpVal v, int run, LpErr *e)
     return LP_OK;
 }
 
-/* run -1: all variables. */
-static LpStatus write_vars(LpReplay *x, int run, LpErr *e)
+static LpStatus write_vars(LpReplay *x, LpErr *e)
 {
     for (size_t i = 0; i < x->step->n_var; i++) {
-        const LpVariable *var = &x->step->var[i];
-        LpVal v = var->micro_out;
-        if (!lp_is_value(v) ||
-            (run >= 0 &&
-             (lp_ipu_is_sum(x->p, v) || lp_ipu_pass_making(x->p, v) != run)))
+        LpVal v = x->step->var[i].micro_out;
+        if (!lp_is_value(v))
             continue;
-        size_t bytes = (size_t)lp_type_bytes(&var->type);
         /* a variable that is returned as it is comes from where it lives */
-        const void *from =
-            x->here[v] ? x->here[v]->data : variable_of(x, v, -1);
-        if (!from || (run >= 0 && !has(x, i, run, false)))
-            return dead_read(x, v, run, e);
-        if (run >= 0 && lp_ipu_off_chip(x->p, var))
-            lp_replay_move(x, LP_ACT_STORE, x->p->pass[run].ipu, 0,
-                           (int64_t)bytes);
-        char *to = lp_replay_here(x, i);
-        if (var->role == LP_VAR_STREAM_OUT)
-            to = (char *)x->stream[i].out + (size_t)x->slice * bytes;
-        memcpy(to, from, bytes);
+        const void *from = x->here[v] ? x->here[v]->data : variable_of(x, v);
+        if (!from)
+            return lp_replay_dead_read(x, v, -1, e);
+        lp_replay_output(x, i, from);
     }
-    return LP_OK;
-}
-
-/* ---- one run ------------------------------------------------------------- */
-static int64_t value_bytes(const LpReplay *x, LpVal v)
-{
-    return lp_type_bytes(lp_graph_type(x->g, v));
-}
-
-/* Variables that come from streaming memory, or from other replicas. */
-static void bring_vars(LpReplay *x, int run)
-{
-    const LpIpuPlan *p = x->p;
-    const LpStagePass *r = &p->pass[run];
-    for (uint32_t i = 0; i < r->n_read; i++) {
-        int at = p->var_of[r->read[i]];
-        if (at < 0)
-            continue;
-        const LpVariable *v = &x->step->var[at];
-        size_t var = (size_t)at;
-        if (lp_ipu_off_chip(p, v) && !held(x, var, run) &&
-            copies(x, LP_TRANSFER_VAR, var, run, true))
-            lp_replay_move(x, LP_ACT_LOAD, r->ipu, 0, lp_ipu_kept_bytes(p, v));
-        if (v->role == LP_VAR_PARAM && lp_ipu_kept(p, v) < lp_numel(&v->type))
-            lp_replay_move(x, LP_ACT_COLLECTIVE, r->ipu, 0,
-                           lp_type_bytes(&v->type));
-    }
-}
-
-/* Sums in streaming memory to which the run adds its parts: they come and
- * go. */
-static void add_parts(LpReplay *x, int run)
-{
-    const LpIpuPlan *p = x->p;
-    for (size_t i = 0; i < p->n_partial; i++) {
-        int var = p->partial[i].var;
-        if (var < 0)
-            continue;
-        const LpVariable *v = &x->step->var[var];
-        bool first = i == 0 || p->partial[i - 1].var != var;
-        bool own = first && lp_ipu_pass_making(p, v->micro_out) == run;
-        int n = (p->partial[i].run == run) + own;
-        if (!lp_ipu_off_chip(p, v))
-            continue;
-        lp_replay_move(x, LP_ACT_LOAD, p->pass[run].ipu, 0,
-                       n * lp_type_bytes(&v->type));
-        lp_replay_move(x, LP_ACT_STORE, p->pass[run].ipu, 0,
-                       n * lp_type_bytes(&v->type));
-    }
-}
-
-static LpSlot *stashed(LpReplay *x, LpVal v, int run, int64_t mb)
-{
-    const LpStagePass *r = &x->p->pass[run];
-    for (size_t i = 0; i < x->p->n_stash; i++) {
-        const LpStash *s = &x->p->stash[i];
-        if (s->v != v || s->stage != r->stage ||
-            (s->off_chip && !copies(x, LP_TRANSFER_STASH, i, run, true)))
-            continue;
-        if (s->off_chip)
-            lp_replay_move(x, LP_ACT_LOAD, r->ipu, 0, value_bytes(x, v));
-        return &x->ring[i][mb % s->depth];
-    }
-    return NULL;
-}
-
-static LpStatus receive(LpReplay *x, int run, int64_t mb, LpErr *e)
-{
-    const LpIpuPlan *p = x->p;
-    const LpStagePass *r = &p->pass[run];
-    for (size_t i = 0; i < p->n_copy; i++) {
-        const LpIpuCopy *m = &p->copy[i];
-        if (m->to != run)
-            continue;
-        LpSlot *at = &x->link[i];
-        if (!at->cell || at->tag != mb ||
-            (m->off_chip && !copies(x, LP_TRANSFER_COPY, i, run, true)))
-            return dead_read(x, m->v, run, e);
-        if (m->off_chip)
-            lp_replay_move(x, LP_ACT_LOAD, r->ipu, 0, value_bytes(x, m->v));
-        lp_cell_drop(x, &x->here[m->v]);
-        x->here[m->v] = at->cell;
-        at->cell = NULL;
-    }
-    for (uint32_t i = 0; i < r->n_range; i++) {
-        const LpLiveRange *h = &r->range[i];
-        if (h->kind == LP_RANGE_INPUT)
-            LP_TRY(read_input(x, h->v, run, e));
-        if (h->kind != LP_RANGE_STASH)
-            continue;
-        LpSlot *at = stashed(x, h->v, run, mb);
-        if (!at || !at->cell || at->tag != mb)
-            return dead_read(x, h->v, run, e);
-        at->cell->refs++;
-        lp_cell_drop(x, &x->here[h->v]);
-        x->here[h->v] = at->cell;
-    }
-    return LP_OK;
-}
-
-static LpStatus send(LpReplay *x, int run, int64_t mb, LpErr *e)
-{
-    const LpIpuPlan *p = x->p;
-    const LpStagePass *r = &p->pass[run];
-    for (size_t i = 0; !r->backward && i < p->n_stash; i++) {
-        const LpStash *s = &p->stash[i];
-        if (s->stage != r->stage)
-            continue;
-        if (!x->here[s->v])
-            return dead_read(x, s->v, run, e);
-        if (s->off_chip && !copies(x, LP_TRANSFER_STASH, i, run, false))
-            continue;
-        if (s->off_chip)
-            lp_replay_move(x, LP_ACT_STORE, r->ipu, 0, value_bytes(x, s->v));
-        lp_slot_put(x, &x->ring[i][mb % s->depth], x->here[s->v], mb);
-    }
-    for (size_t i = 0; i < p->n_copy; i++) {
-        const LpIpuCopy *m = &p->copy[i];
-        if (m->from != run)
-            continue;
-        if (!x->here[m->v])
-            return dead_read(x, m->v, run, e);
-        if (m->off_chip && !copies(x, LP_TRANSFER_COPY, i, run, false))
-            continue;
-        if (m->off_chip)
-            lp_replay_move(x, LP_ACT_STORE, r->ipu, 0, value_bytes(x, m->v));
-        lp_slot_put(x, &x->sent[i], x->here[m->v], mb);
-    }
-    return write_vars(x, run, e);
-}
-
-/* Where the value is kept that micro-batch x->mb contributes to a sum. */
-static LpCell **part_at(const LpReplay *x, LpVal v)
-{
-    return &x->kept[(x->part[v] - 1) * x->p->micro_batches + x->mb];
-}
-
-static void keep_parts(LpReplay *x, const LpGraphNode *d)
-{
-    for (LpVal v = d->out; v < d->out + d->n_out; v++) {
-        if (!x->part[v] || x->mb >= x->p->micro_batches)
-            continue;
-        lp_cell_drop(x, part_at(x, v));
-        *part_at(x, v) = x->here[v];
-        x->here[v]->refs++;
-    }
-}
-
-/* Ranges sorted by where they end. */
-static void plan_drops(LpReplay *x, const LpStagePass *r)
-{
-    memset(x->drop_first, 0, (r->n + 3) * sizeof *x->drop_first);
-    for (uint32_t i = 0; i < r->n_range; i++)
-        x->drop_first[r->range[i].to + 2]++;
-    for (uint32_t i = 2; i < r->n + 3; i++)
-        x->drop_first[i] += x->drop_first[i - 1];
-    for (uint32_t i = 0; i < r->n_range; i++)
-        x->drop[x->drop_first[r->range[i].to + 1]++] = i;
-}
-
-static LpStatus run_stage(LpReplay *x, int run, int64_t mb, LpErr *e)
-{
-    const LpStagePass *r = &x->p->pass[run];
-    plan_drops(x, r);
-    bring_vars(x, run);
-    add_parts(x, run);
-    LP_TRY(receive(x, run, mb, e));
-    x->mb = mb;
-    for (uint32_t i = 0; i < r->n; i++) {
-        LP_TRY(run_node(x, &x->micro, r->entry[i].node, run, e));
-        keep_parts(x, &x->g->node[r->entry[i].node]);
-        for (uint32_t k = x->drop_first[i]; k < x->drop_first[i + 1]; k++)
-            lp_cell_drop(x, &x->here[r->range[x->drop[k]].v]);
-    }
-    LP_TRY(send(x, run, mb, e));
-    for (uint32_t i = 0; i < r->n_range; i++)
-        lp_cell_drop(x, &x->here[r->range[i].v]);
     return LP_OK;
 }
 
@@ -351,36 +93,38 @@ static void set_micro_batch(LpReplay *x, int64_t loop, int64_t mb)
     x->rc.replica = (uint32_t)x->replica;
 }
 
-static void deliver(LpReplay *x)
+/* Copies between rows go from the last run to the first: what passes an IPU has
+ * left it when the next one comes. */
+static LpStatus end_period(LpReplay *x, LpErr *e)
 {
-    for (size_t i = 0; i < x->p->n_copy; i++) {
-        const LpIpuCopy *m = &x->p->copy[i];
-        if (!x->sent[i].cell)
-            continue;
-        if (!m->off_chip && m->from_ipu != m->to_ipu)
-            lp_replay_move(x, LP_ACT_COPY, m->from_ipu, m->to_ipu,
-                           value_bytes(x, m->v));
-        lp_cell_drop(x, &x->link[i].cell);
-        x->link[i] = x->sent[i];
-        x->sent[i].cell = NULL;
-    }
+    for (int i = 0; i < x->p->n_ipus; i++)
+        x->ipu[i].now = (x->turn + 1) * x->ipu[i].line - 1;
+    for (int run = x->p->n_pass - 1; run >= 0; run--)
+        LP_TRY(lp_replay_deliver(x, run, e));
+    for (int i = 0; i < x->p->n_ipus; i++)
+        if (x->ipu[i].line > 0)
+            LP_TRY(lp_replay_account(x, i, NULL, 0, e));
+    return LP_OK;
 }
 
 static LpStatus run_row(LpReplay *x, const LpLoop *l, const LpRow *row,
                         int64_t loop, int64_t turn, LpErr *e)
 {
+    bool at_once = x->p->strategy->at_once;
     x->row = row;
+    x->turn = turn;
     lp_replay_host(x, row, l, turn, false);
     for (uint32_t i = 0; i < row->n; i++) {
         const LpAct *a = &row->act[i];
         if (a->kind != LP_ACT_COMPUTE)
             continue;
         set_micro_batch(x, loop, turn - a->offset);
-        LP_TRY(run_stage(x, a->run, turn - a->offset, e));
-        if (row->order != LP_ORDER_AT_ONCE)
-            deliver(x);
+        LP_TRY(lp_replay_run_stage(x, a->run, turn - a->offset, e));
+        if (!at_once)
+            LP_TRY(lp_replay_deliver(x, a->run, e));
     }
-    deliver(x);
+    if (at_once)
+        LP_TRY(end_period(x, e));
     lp_replay_host(x, row, l, turn, true);
     return lp_replay_end_row(x, row, turn, e);
 }
@@ -395,8 +139,8 @@ static bool can_gather(const LpReplay *x, int var, int run)
         run = lp_ipu_pass_making(p, x->step->var[var].micro_out);
     for (size_t i = 0; i < p->n_partial && !fetched; i++)
         fetched = p->partial[i].var == var && p->partial[i].run == run;
-    return fetched && has(x, (size_t)var, run, true) &&
-           has(x, (size_t)var, run, false);
+    return fetched && lp_replay_has(x, (size_t)var, run, true) &&
+           lp_replay_has(x, (size_t)var, run, false);
 }
 
 static LpStatus run_sum(LpReplay *x, LpNodeId n, LpErr *e)
@@ -408,13 +152,15 @@ static LpStatus run_sum(LpReplay *x, LpNodeId n, LpErr *e)
             continue;
         int run = lp_ipu_pass_making(x->p, v);
         if (!can_gather(x, x->p->sum[n].var, run))
-            return dead_read(x, v, run, e);
+            return lp_replay_dead_read(x, v, run, e);
         if (x->here[v])
             continue; /* another sum has read it */
-        x->here[v] = *part_at(x, v);
-        *part_at(x, v) = NULL;
+        LpCell **part =
+            &x->kept[(x->part[v] - 1) * x->p->micro_batches + x->mb];
+        x->here[v] = *part;
+        *part = NULL;
     }
-    return run_node(x, &x->micro, n, -1, e);
+    return run_node(x, &x->micro, n, e);
 }
 
 /* The sums over the micro-batches, in the order of the step. */
@@ -464,10 +210,10 @@ static LpStatus run_in_order(LpReplay *x, int64_t loop, LpErr *e)
         for (size_t i = 0; i < x->g->n_input; i++)
             if (x->p->var_of[x->g->input[i]] >= 0 &&
                 !lp_ipu_is_free(x->p, x->g->input[i]))
-                LP_TRY(read_input(x, x->g->input[i], -1, e));
+                LP_TRY(read_input(x, x->g->input[i], e));
         for (LpNodeId n = 0; n < x->g->n_node; n++)
-            LP_TRY(run_node(x, &x->micro, n, -1, e));
-        LP_TRY(write_vars(x, -1, e));
+            LP_TRY(run_node(x, &x->micro, n, e));
+        LP_TRY(write_vars(x, e));
         lp_replay_clear_run(x);
     }
     return LP_OK;
@@ -479,12 +225,13 @@ static LpStatus check_update(const LpReplay *x, LpErr *e)
 {
     for (size_t i = 0; i < x->step->n_var; i++) {
         const LpVariable *v = &x->step->var[i];
-        LP_FAIL_IF((v->update_in != LP_NOVAL && !has(x, i, -1, true)) ||
-                       (v->update_out != LP_NOVAL && !has(x, i, -1, false)),
-                   e, LP_E_INTERNAL,
-                   "the weight update uses variable '%s', which stays in "
-                   "streaming memory",
-                   v->name);
+        LP_FAIL_IF(
+            (v->update_in != LP_NOVAL && !lp_replay_has(x, i, -1, true)) ||
+                (v->update_out != LP_NOVAL && !lp_replay_has(x, i, -1, false)),
+            e, LP_E_INTERNAL,
+            "the weight update uses variable '%s', which stays in "
+            "streaming memory",
+            v->name);
     }
     return LP_OK;
 }
@@ -525,7 +272,7 @@ static LpStatus update_replica(LpReplay *x, int64_t r, int64_t to, LpErr *e)
         memcpy(c->data, lp_replay_var(x, i, r), (size_t)c->bytes);
     }
     for (LpNodeId n = 0; n < u->n_node; n++)
-        LP_TRY(run_node(x, &x->update, n, -1, e));
+        LP_TRY(run_node(x, &x->update, n, e));
     for (size_t i = 0; i < st->n_var; i++) {
         LpVal v = st->var[i].update_out;
         for (int64_t k = r; lp_is_value(v) && k <= to; k++)
@@ -602,6 +349,10 @@ LpStatus lp_replay_run(LpReplay *x, LpReplayOrder order,
     x->start = (int64_t)micro_batch;
     for (int64_t l = 0; l < x->p->loops && s == LP_OK; l++)
         s = run_loop(x, order, l, e);
+    if (s == LP_OK && order == LP_REPLAY_SCHEDULE)
+        s = lp_replay_check_held(x, e);
+    if (s == LP_OK && order == LP_REPLAY_SCHEDULE)
+        s = lp_replay_check_peaks(x, e);
     lp_replay_clear(x);
     return s;
 }

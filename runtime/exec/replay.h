@@ -1,9 +1,12 @@
-/* Replay: the proof of a schedule. The step is run by plain kernels, node by
- * node, in the order that the IPU passes planned, and only what the plan keeps
- * is there: a value goes where its hold ends, a stash has as many places as
- * its ring, a recomputed node runs again. Reading what is gone is an error
- * that names the value. In micro-batch order the same kernels run without a
- * plan; both must give the same bits.
+/* Replay: the proof of a plan. The step is run by plain kernels, node by node,
+ * in the order that the IPU passes planned, and only what the plan keeps is
+ * there: each value lies in the memory of its IPU where the plan has room for
+ * it and as long as that, a stash has as many places as its ring, a recomputed
+ * node runs again, a variable is on its own IPU or where it is brought. Reading
+ * what is gone, or what is written over, is an error that names the value. What
+ * is moved must be in the acts of the schedule, what is held in the report. In
+ * micro-batch order the same kernels run without a plan; both must give the
+ * same bits.
  *
  * Host memory is spent on every replica's variables and on what is alive. */
 #ifndef LP_RUNTIME_EXEC_REPLAY_H

@@ -1,5 +1,5 @@
-/* What a replay holds: cells, which are counted since a run, a ring and a link
- * may have the same, and the memory of every replica's variables. */
+/* What a replay holds beside the memory of IPUs: cells, in rings, streaming
+ * memory and micro-batch order, and the memory of every replica's variables. */
 #include "runtime/exec/replay_state.h"
 
 #include <string.h>
@@ -91,6 +91,16 @@ static LpStatus set_up_parts(LpReplay *x, LpErr *e)
     return e->code;
 }
 
+static LpStatus set_up_ranges(LpReplay *x, int run, LpErr *e)
+{
+    const LpStagePass *r = &x->p->pass[run];
+    x->range[run] = room(x, x->g->n_value, sizeof **x->range, e);
+    LP_TRY(e->code);
+    for (uint32_t i = 0; i < r->n_range; i++)
+        x->range[run][r->range[i].v] = i + 1;
+    return LP_OK;
+}
+
 static LpStatus set_up_vars(LpReplay *x, LpErr *e)
 {
     const LpStep *s = x->step;
@@ -114,12 +124,8 @@ static LpStatus set_up_vars(LpReplay *x, LpErr *e)
 static LpStatus set_up(LpReplay *x, int threads, LpErr *e)
 {
     const LpIpuPlan *p = x->p;
-    size_t n = (size_t)x->step->replicas, most = 0;
+    size_t n = (size_t)x->step->replicas;
     const LpGraph *u = x->step->update;
-    for (int r = 0; r < p->n_pass; r++) {
-        most = p->pass[r].n > most ? p->pass[r].n : most;
-        most = p->pass[r].n_range > most ? p->pass[r].n_range : most;
-    }
     x->var = room(x, x->step->n_var * n, sizeof *x->var, e);
     x->replicated = room(x, p->n_replicated * n, sizeof *x->replicated, e);
     x->here = room(x, x->g->n_value, sizeof *x->here, e);
@@ -127,9 +133,11 @@ static LpStatus set_up(LpReplay *x, int threads, LpErr *e)
     x->ring = room(x, p->n_stash, sizeof *x->ring, e);
     x->link = room(x, p->n_copy, sizeof *x->link, e);
     x->sent = room(x, p->n_copy, sizeof *x->sent, e);
+    x->wrote = room(x, x->step->n_var, sizeof *x->wrote, e);
+    x->ipu = room(x, (size_t)p->n_ipus, sizeof *x->ipu, e);
+    x->base = room(x, (size_t)p->n_pass, sizeof *x->base, e);
+    x->range = room(x, (size_t)p->n_pass, sizeof *x->range, e);
     x->part = room(x, x->g->n_value, sizeof *x->part, e);
-    x->drop = room(x, most, sizeof *x->drop, e);
-    x->drop_first = room(x, most + 2, sizeof *x->drop_first, e);
     x->wide = room(x, n, sizeof *x->wide, e);
     x->ahead = room(x, x->step->n_var * n, sizeof *x->ahead, e);
     size_t ipus = (size_t)p->n_ipus;
@@ -137,6 +145,9 @@ static LpStatus set_up(LpReplay *x, int threads, LpErr *e)
     LP_TRY(e->code);
     for (size_t i = 0; i < p->n_stash; i++)
         x->ring[i] = room(x, (size_t)p->stash[i].depth, sizeof(LpSlot), e);
+    for (int r = 0; r < p->n_pass; r++)
+        LP_TRY(set_up_ranges(x, r, e));
+    LP_TRY(lp_replay_lay_out(x, e));
     LP_TRY(set_up_parts(x, e));
     LP_TRY(
         lp_node_kernels_init(&x->micro, x->g, x->step->numerics, threads, e));
@@ -176,10 +187,13 @@ void lp_replay_clear(LpReplay *x)
     for (size_t i = 0; x->ring && i < p->n_stash; i++)
         for (int k = 0; x->ring[i] && k < p->stash[i].depth; k++)
             lp_cell_drop(x, &x->ring[i][k].cell);
-    for (size_t i = 0; x->link && x->sent && i < p->n_copy; i++) {
+    for (size_t i = 0; x->link && i < p->n_copy; i++)
         lp_cell_drop(x, &x->link[i].cell);
-        lp_cell_drop(x, &x->sent[i].cell);
-    }
+    for (size_t i = 0; x->sent && i < p->n_copy; i++)
+        x->sent[i] = x->link[i].tag = 0;
+    for (size_t i = 0; x->wrote && i < x->step->n_var; i++)
+        x->wrote[i] = 0;
+    lp_replay_forget(x);
     for (size_t i = 0; x->kept && i < x->n_part * (size_t)p->micro_batches; i++)
         lp_cell_drop(x, &x->kept[i]);
     const LpGraph *u = x->step->update;
@@ -197,6 +211,8 @@ void lp_replay_free(LpReplay *x)
         lp_free(x->var[i]);
     for (size_t i = 0; x->replicated && i < x->p->n_replicated * n; i++)
         lp_free(x->replicated[i]);
+    for (int i = 0; x->ipu && i < x->p->n_ipus; i++)
+        lp_free(x->ipu[i].data);
     if (x->micro.g)
         lp_node_kernels_fini(&x->micro);
     if (x->update.g)
@@ -212,5 +228,8 @@ void *lp_replay_var(const LpReplay *x, size_t var, int64_t replica)
 
 int64_t lp_replay_peak(const LpReplay *x)
 {
-    return x->peak;
+    int64_t all = x->peak;
+    for (int i = 0; i < x->p->n_ipus; i++)
+        all += x->ipu[i].live;
+    return all;
 }

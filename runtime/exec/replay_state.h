@@ -4,7 +4,7 @@
 
 #include "runtime/exec/replay.h"
 
-/* The value of one micro-batch; shared by a run, a ring and a link. */
+/* The value of one micro-batch. */
 typedef struct LpCell {
     int refs;
     int64_t bytes;
@@ -14,8 +14,31 @@ typedef struct LpCell {
 /* A place for the value of one micro-batch at a time. */
 typedef struct LpSlot {
     LpCell *cell;
-    int64_t tag; /* its micro-batch */
+    int64_t tag; /* its micro-batch, + 1 */
 } LpSlot;
+
+/* Whose memory: value v of micro-batch mb, or (LP_NOVAL) variable var that has
+ * come for it. */
+typedef struct LpHolds {
+    LpVal v;
+    int var;
+    int64_t mb;
+} LpHolds;
+
+/* A span of the plan at its address. It holds something from step `start` to
+ * step `end` of its IPU, which counts them over all periods. */
+typedef struct LpBlock {
+    int64_t at, bytes, start, end;
+    LpHolds what;
+    LpVal over; /* written over it since */
+} LpBlock;
+
+typedef struct LpIpuBytes {
+    char *data;
+    LpBlock *block; /* by span */
+    uint32_t line;  /* steps of a period */
+    int64_t now, live, peak;
+} LpIpuBytes;
 
 struct LpReplay {
     const LpIpuPlan *p;
@@ -30,9 +53,17 @@ struct LpReplay {
     uint32_t *part;    /* by value: part of a gathered sum, + 1 */
     LpCell **kept;     /* [part][micro-batch] */
     size_t n_part;
-    LpSlot **ring;               /* by stash: `depth` places */
-    LpSlot *link, *sent;         /* by copy: arrived; on the way */
-    uint32_t *drop, *drop_first; /* live ranges by their end, current run */
+    LpSlot **ring; /* by stash: `depth` places */
+    LpSlot *link;  /* by copy: what has arrived, its cell if off chip */
+    int64_t *sent; /* by copy: micro-batch that is on its way, + 1 */
+    LpIpuBytes *ipu;
+    uint32_t *base;   /* by run: its first step on its IPU */
+    uint32_t **range; /* by run and value: live range + 1 */
+    int64_t *wrote;   /* by variable: micro-batch that has written it, + 1 */
+    struct {
+        bool freed;
+        LpVal over;
+    } lost; /* why the last block was not there */
     void **wide;
     int *ahead;     /* [replica][variable]: inputs that came and are not read */
     int64_t *moved; /* [act][IPU][IPU]: bytes, in the current row */
@@ -43,7 +74,7 @@ struct LpReplay {
     LpRunCtx rc;
     const struct LpHostCalls *host;
     int64_t slice, replica, start;
-    int64_t mb; /* of the loop */
+    int64_t mb, turn; /* of the loop */
 };
 
 /* A cell with one reference; NULL when memory is short. */
@@ -58,6 +89,43 @@ static inline void *lp_replay_here(const LpReplay *x, size_t i)
 }
 /* Copies of variables as they are on their own IPU. */
 void lp_replay_renew_replicated(LpReplay *x);
+
+/* The range of a value in a run; NULL: it has none. */
+static inline const LpLiveRange *lp_replay_range(const LpReplay *x, int run,
+                                                 LpVal v)
+{
+    uint32_t at = x->range[run][v];
+    return at ? &x->p->pass[run].range[at - 1] : NULL;
+}
+
+/* ---- memory of IPUs (replay_memory.c) ------------------------------------ */
+LpStatus lp_replay_lay_out(LpReplay *x, LpErr *e);
+void lp_replay_forget(LpReplay *x); /* all values */
+/* Where to write what block (a number + 1) holds from step `start` to step
+ * `end`; or from now on, as long as the plan says. */
+char *lp_block_put(LpReplay *x, int ipu, uint32_t block, LpHolds what,
+                   int64_t start, int64_t end);
+char *lp_block_put_now(LpReplay *x, int ipu, uint32_t block, LpHolds what);
+/* NULL if that is not there, or not any more (x->lost). `taken`: the entry that
+ * reads it takes its memory over. */
+char *lp_block_get(LpReplay *x, int ipu, uint32_t block, LpHolds what,
+                   bool taken);
+/* Counts what an IPU holds while a node of that cost has made so many bytes. */
+LpStatus lp_replay_account(LpReplay *x, int ipu, const LpCost *c, int64_t made,
+                           LpErr *e);
+/* Against the report: the most that each IPU held, what it always holds. */
+LpStatus lp_replay_check_peaks(const LpReplay *x, LpErr *e);
+LpStatus lp_replay_check_held(const LpReplay *x, LpErr *e);
+
+/* ---- runs (replay_run.c) ------------------------------------------------- */
+LpStatus lp_replay_dead_read(const LpReplay *x, LpVal v, int run, LpErr *e);
+/* Is variable i there for the run (-1: the update), or can it be stored? */
+bool lp_replay_has(const LpReplay *x, size_t i, int run, bool load);
+LpStatus lp_replay_run_stage(LpReplay *x, int run, int64_t mb, LpErr *e);
+/* What run `from` has sent arrives. */
+LpStatus lp_replay_deliver(LpReplay *x, int from, LpErr *e);
+/* Writes a slice of an output, or copies a variable out of it. */
+void lp_replay_output(LpReplay *x, size_t var, const void *from);
 
 /* ---- acts (replay_acts.c) ------------------------------------------------ */
 /* Bytes that an IPU moves in the current row; `to`: COPY, else 0. */

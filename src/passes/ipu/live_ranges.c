@@ -107,8 +107,9 @@ static void in_place(Ranges *h, int run)
     const LpStep *s = h->p->step;
     for (size_t i = 0; i < s->n_var; i++) {
         const LpVariable *v = &s->var[i];
-        if (v->micro_out == LP_NOVAL || v->role == LP_VAR_STREAM_OUT)
-            continue;
+        if (!lp_is_value(v->micro_out) || v->role == LP_VAR_STREAM_OUT ||
+            lp_ipu_pass_making(h->p, v->micro_out) != run)
+            continue; /* or it makes the value again, for itself */
         LpLiveRange *now = find(h, v->micro_out, run);
         LpLiveRange *old = lp_var_carried(v) ? find(h, v->micro_in, run) : NULL;
         if (now && now->kind == LP_RANGE_MADE)

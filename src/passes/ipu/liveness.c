@@ -42,13 +42,14 @@ static LpStatus add_span(Live *l, LpVal v, int var, uint32_t from, uint32_t to)
 {
     const LpType *t = v ? lp_graph_type(l->g, v) : &l->p->step->var[var].type;
     LpSpread s = lp_tiles_deal_type(&l->tiles, l->p->o.chip, t);
+    size_t block = l->n_span;
     LP_IPU_ADD(l, span, l->p->err,
                (Span){.v = v,
                       .var = var,
                       .from = from,
                       .to = to,
                       .s = s,
-                      .block = l->n_span});
+                      .block = block});
     if (v)
         l->last[v] = l->n_span;
     return LP_OK;
@@ -127,12 +128,15 @@ static LpStatus visit(Live *l, int run, int var)
 {
     const LpIpuPlan *p = l->p;
     uint32_t from = l->base[run], to = from + p->pass[run].n;
+    uint32_t forward = l->base[lp_pass_of(p, p->pass[run].stage, false)];
     bool held = lp_ipu_holds(p, (size_t)var, run) && lp_ipu_turns(p, run);
-    for (size_t i = l->n_span; i-- > 0 && held;)
-        if (!l->span[i].v && l->span[i].var == var) {
-            l->span[i].to = to;
+    for (size_t i = 0; i < l->n_span && held; i++) {
+        Span *s = &l->span[i];
+        if (!s->v && s->var == var && s->from == forward) {
+            s->to = to;
             return LP_OK;
         }
+    }
     return add_span(l, LP_NOVAL, var, from, to);
 }
 
@@ -168,19 +172,26 @@ static LpLiveRange *range_of(const LpStagePass *r, LpVal v)
     return NULL;
 }
 
-/* Keeps until the end of the period what a run sends then: the value, or what
- * it is a view of. */
-static void keep_sent(Live *l, const LpIpuCopy *m)
+/* The span of what a run sends: of the value, or of what it is a view of; NULL:
+ * that is always there. */
+static Span *span_of_sent(Live *l, int run, LpVal v)
 {
-    const LpStagePass *r = &l->p->pass[m->from];
-    const LpLiveRange *h = range_of(r, m->v);
+    const LpStagePass *r = &l->p->pass[run];
+    const LpLiveRange *h = range_of(r, v);
     while (h && h->alias) {
-        const LpGraphNode *d = lp_graph_maker(l->g, h->v);
-        bool view = h->kind == LP_RANGE_MADE && lp_ipu_is_view(d);
-        h = view ? range_of(r, d->in[0]) : NULL;
+        const LpGraphNode *d = lp_graph_maker(l->g, v);
+        if (h->kind != LP_RANGE_MADE || !lp_ipu_is_view(d))
+            return NULL;
+        v = d->in[0];
+        h = range_of(r, v);
     }
     if (h)
-        l->span[h->block - 1].to = l->end - 1;
+        return &l->span[h->block - 1];
+    for (size_t i = 0; i < l->n_span; i++) /* a parameter that has come */
+        if (!l->span[i].v && l->span[i].var == l->p->var_of[v] &&
+            l->span[i].from == l->base[run])
+            return &l->span[i];
+    return NULL;
 }
 
 /* What is sent and what comes are there at the end of a period. */
@@ -188,8 +199,11 @@ static LpStatus between_periods(Live *l)
 {
     const LpIpuPlan *p = l->p;
     for (size_t i = 0; i < p->n_copy; i++)
-        if (p->copy[i].from_ipu == l->ipu)
-            keep_sent(l, &p->copy[i]);
+        if (p->copy[i].from_ipu == l->ipu) {
+            Span *s = span_of_sent(l, p->copy[i].from, p->copy[i].v);
+            if (s)
+                s->to = l->end - 1;
+        }
     for (size_t i = 0, n = l->n_span; i < n; i++) {
         Span s = l->span[i];
         if (!s.ahead || s.to == l->end - 1)
