@@ -168,6 +168,8 @@ char *lp_block_get(LpReplay *x, int ipu, uint32_t block, LpHolds what,
     if (block == 0)
         return NULL;
     const LpBlock *b = &u->block[block - 1];
+    if (b->start <= u->now && b->what.v != what.v)
+        x->lost.over = b->what.v;
     if (b->start > u->now || b->what.v != what.v || b->what.var != what.var ||
         b->what.mb != what.mb)
         return NULL;

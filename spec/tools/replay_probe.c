@@ -3,8 +3,9 @@
  *     replay_probe MICRO_BATCHES auto|none|all STRATEGY LIVENESS SEPARATE OFF
  *         REPLICAS < GRAPH
  *
- * GRAPH is the text form of a forward: its input "x" is a stream, the others
- * are parameters, its first output is the loss; a stage is a phase as well.
+ * GRAPH is the text form of a forward: its input "x" is a stream, inputs "b.."
+ * are buffers, the others parameters, its first output is the loss, further ones
+ * are the new values of buffers; a stage is a phase as well.
  * SEPARATE: 1 for separate backward phases; OFF: what is off chip, a sum of 1
  * (activations), 2 (weights), 8 (accumulators). The step that trains it is
  * replayed as planned, then with one thing wrong at a time:
@@ -20,6 +21,10 @@
  *   late    a backward run works one slot late
  *   act     the schedule has no act for something that is moved
  *   time    acts of a row take no time
+ *   free    a value has its memory for one entry only
+ *   over    a result is written over an operand that is read again
+ *   place   a buffer's new value is written over the old one, which is needed
+ *   report  a category of the memory, or a step, is not what is held
  *   skip    the steady state begins one slot late
  *
  * Prints "plan same" if the schedule's order gives the bits of micro-batch
@@ -60,16 +65,20 @@ static void pattern(float *x, int64_t n, int64_t start)
 static LpStatus add_inputs(LpStep *s, LpErr *e)
 {
     const LpGraph *g = s->micro;
+    size_t out = 1;
     for (size_t i = 0; i < g->n_input; i++) {
         LpVal in = g->input[i];
         const char *name = g->value[in].name;
-        LpVariable v = {.role =
-                            strcmp(name, "x") ? LP_VAR_PARAM : LP_VAR_STREAM_IN,
+        LpVariable v = {.role = *name == 'x'   ? LP_VAR_STREAM_IN
+                                : *name == 'b' ? LP_VAR_BUFFER
+                                               : LP_VAR_PARAM,
                         .name = name,
                         .type = *lp_graph_type(g, in),
                         .micro_in = in,
                         .param = -1};
-        if (v.role == LP_VAR_PARAM) {
+        if (v.role == LP_VAR_BUFFER)
+            v.micro_out = g->output[out++];
+        if (v.role != LP_VAR_STREAM_IN) {
             LP_TRY(lp_tensor_new(&v.type, &v.data, e));
             pattern(lp_tensor_data(v.data), lp_numel(&v.type), (int64_t)i);
         }
@@ -199,29 +208,13 @@ static void show(const Tally *t)
     printf("%s %d %d\n", t->kind, t->tried, t->caught);
 }
 
-/* Not what the replay cannot tell: a value that stays because a view of it is
- * read later is copied by the view. */
-static bool counts(const LpIpuPlan *p, const LpStagePass *r,
-                   const LpLiveRange *h)
-{
-    if (h->to == h->from)
-        return false;
-    if (h->to == r->n)
-        return true;
-    const LpGraphNode *d = &p->step->micro->node[r->entry[h->to].node];
-    for (uint32_t i = 0; i < d->n_in; i++)
-        if (d->in[i] == h->v)
-            return true;
-    return false;
-}
-
 static void shorten_holds(LpIpuPlan *p)
 {
     Tally t = {.kind = "hold"};
     for (int r = 0; r < p->n_pass; r++)
         for (uint32_t i = 0; i < p->pass[r].n_range; i++) {
             LpLiveRange *h = &p->pass[r].range[i];
-            if (!counts(p, &p->pass[r], h))
+            if (h->to == h->from)
                 continue;
             h->to--;
             try_fault(p, &t, h->v, NULL);
@@ -399,6 +392,131 @@ static void drop_acts(LpIpuPlan *p)
     show(&time);
 }
 
+/* Is the variable read after the run's first entry? */
+static bool read_later(const LpIpuPlan *p, int run, LpVal v)
+{
+    const LpStagePass *r = &p->pass[run];
+    for (uint32_t i = 1; i < r->n; i++) {
+        const LpGraphNode *d = &p->step->micro->node[r->entry[i].node];
+        for (uint32_t k = 0; k < d->n_in; k++)
+            if (d->in[k] == v)
+                return true;
+    }
+    return false;
+}
+
+/* Some run of the IPU that begins where the span does. */
+static bool worth(const LpIpuPlan *p, int ipu, const LpLiveSpan *s)
+{
+    uint32_t base = 0;
+    for (int r = 0; r < p->n_pass && !s->v; r++) {
+        if (p->pass[r].ipu != ipu)
+            continue;
+        if (base == s->from && read_later(p, r, p->step->var[s->var].micro_in))
+            return true;
+        base += p->pass[r].n + 1;
+    }
+    return s->v != LP_NOVAL;
+}
+
+static void free_early(LpIpuPlan *p)
+{
+    Tally t = {.kind = "free"};
+    for (int ipu = 0; ipu < p->n_ipus; ipu++)
+        for (uint32_t i = 0; i < p->memory[ipu].n_span; i++) {
+            LpLiveSpan *s = &p->memory[ipu].span[i];
+            uint32_t kept = s->to;
+            if (s->block != i || s->to == s->from || !worth(p, ipu, s))
+                continue;
+            char other[64];
+            snprintf(other, sizeof other, "value %%%u is written over it",
+                     (unsigned)s->v); /* where it came too early */
+            s->to = s->from;
+            try_fault(p, &t, s->v ? s->v : p->step->var[s->var].micro_in,
+                      other);
+            s->to = kept;
+        }
+    for (int ipu = 0; ipu < p->n_ipus; ipu++) /* all of them at once */
+        for (uint32_t i = 0; i < p->memory[ipu].n_span; i++)
+            if (p->memory[ipu].span[i].to > p->memory[ipu].span[i].from)
+                p->memory[ipu].span[i].to = p->memory[ipu].span[i].from + 1;
+    try_any(p, &t, -1);
+    show(&t);
+}
+
+static LpLiveRange *range_of(const LpStagePass *r, LpVal v)
+{
+    for (uint32_t i = 0; i < r->n_range; i++)
+        if (r->range[i].v == v)
+            return &r->range[i];
+    return NULL;
+}
+
+static void write_over(LpIpuPlan *p)
+{
+    Tally t = {.kind = "over"}, place = {.kind = "place"};
+    const LpGraph *g = p->step->micro;
+    for (int run = 0; run < p->n_pass; run++) {
+        const LpStagePass *r = &p->pass[run];
+        for (uint32_t i = 0; i < r->n; i++) {
+            const LpGraphNode *d = &g->node[r->entry[i].node];
+            LpLiveRange *out = range_of(r, d->out);
+            for (uint32_t k = 0; k < d->n_in && out && out->block; k++) {
+                LpLiveRange *in =
+                    lp_is_value(d->in[k]) ? range_of(r, d->in[k]) : NULL;
+                if (!in || !in->block || in->alias || in->to <= i ||
+                    lp_type_bytes(lp_graph_type(g, in->v)) <
+                        lp_type_bytes(lp_graph_type(g, out->v)))
+                    continue;
+                uint32_t kept = out->block;
+                out->block = in->block;
+                try_fault(p, &t, in->v, NULL);
+                out->block = kept;
+            }
+        }
+        for (uint32_t i = 0; i < r->n_range; i++) {
+            LpLiveRange *h = &r->range[i];
+            if (h->kind != LP_RANGE_INPUT || h->alias ||
+                p->step->var[p->var_of[h->v]].role != LP_VAR_BUFFER)
+                continue;
+            h->alias = true;
+            try_fault(p, &place, h->v, NULL);
+            h->alias = false;
+        }
+    }
+    show(&t);
+    show(&place);
+}
+
+static void misreport(LpIpuPlan *p)
+{
+    Tally t = {.kind = "report"};
+    for (int ipu = 0; ipu < p->n_ipus; ipu++) {
+        LpIpuMemory *m = &p->memory[ipu];
+        for (int k = 0; k <= LP_MEM_STASH; k++) {
+            int64_t kept = m->bytes[k];
+            char want[64];
+            snprintf(want, sizeof want, " bytes of %s, in the report",
+                     lp_mem_names[k]);
+            m->bytes[k] = 0;
+            if (kept)
+                try_saying(p, &t, want, NULL);
+            m->bytes[k] = kept;
+        }
+        for (uint32_t k = 0; k < m->n_step; k++) {
+            int64_t kept = m->step[k].live;
+            if (m->step[k].run < 0 || kept == 0)
+                continue;
+            m->step[k].live--; /* less than it holds */
+            try_saying(p, &t, " bytes of values in step ", NULL);
+            m->step[k].live = kept + (1 << 30);
+            try_saying(p, &t, " bytes of values at once, in the report", NULL);
+            m->step[k].live = kept;
+        }
+    }
+    show(&t);
+}
+
 static void skip_slot(LpIpuPlan *p)
 {
     LpErr e = {0};
@@ -483,7 +601,10 @@ int main(int argc, char **argv)
     shift_runs(p);
     delay_backward(p);
     drop_acts(p);
+    write_over(p);
+    misreport(p);
     skip_slot(p);
+    free_early(p); /* leaves the plan spoiled */
     lp_ipu_plan_free(p);
     lp_step_release(s);
     for (int i = 0; i < MAX_VARS; i++)
