@@ -13,12 +13,11 @@
  * for, the script's values live longer than thought: it is asked after twice as
  * many boxes then, until CALM young collections passed.
  *
- * Both are timed, by what this thread has of the processor: others may take
- * that for longer than they last. They are made more seldom if they would take
- * more than 5 % of the time together, those for HOT bytes more than a tenth,
- * which is less than caches give: a young one is long when an old table of many
- * elements is written to, the first ones as all is young, a full one when much
- * is Lua's own.
+ * Both are timed, and made more seldom if they would take more than 5 % of the
+ * time together, those for HOT bytes more than a tenth, which is less than caches
+ * give: a young one is long when an old table of many elements is written to, a
+ * full one when much is Lua's own. Some are long for once: the first ones, as all
+ * is young, and one during which others had the processor.
  */
 #include <string.h>
 #include <time.h>
@@ -39,10 +38,13 @@ enum {
 enum { SHARE_YOUNG = 80, SHARE_FULL = 25, SHARE_HOT = 10 };
 
 /* Collections take at most 1/share of the time: the next one waits as long as
- * that needs. */
+ * that needs. A full one is timed by what this thread has of the processor:
+ * others may take that for longer than it lasts. */
 typedef struct Pace {
+    clockid_t clock;
+    unsigned n;      /* made so far */
     int64_t last;    /* when the last one ended, ns */
-    int64_t took[2]; /* the last ones: a single long one was disturbed */
+    int64_t took[4]; /* the last ones: fewer were long for once */
 } Pace;
 
 static struct {
@@ -56,12 +58,15 @@ static struct {
     int much;      /* those since a full one found much, or CALM */
     bool late;     /* one was left out since the last full one */
     Pace young, full;
-} gc = {.few = 1, .much = CALM};
+} gc = {.few = 1,
+        .much = CALM,
+        .young = {CLOCK_MONOTONIC},
+        .full = {CLOCK_THREAD_CPUTIME_ID}};
 
-static int64_t nanoseconds(void)
+static int64_t nanoseconds(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    clock_gettime(clock, &t);
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
@@ -79,17 +84,20 @@ static void collect_all(lua_State *L)
 /* Whether it was time: with a share of 0 it always is. */
 static bool collect(lua_State *L, Pace *p, int share)
 {
-    int64_t start = nanoseconds(), freed = gc.freed;
-    int64_t took = p->took[0] < p->took[1] ? p->took[0] : p->took[1];
+    enum { N = sizeof p->took / sizeof *p->took };
+    int64_t start = nanoseconds(p->clock), freed = gc.freed;
+    int64_t took = p->took[0];
+    for (int i = 1; i < N; i++)
+        took = p->took[i] < took ? p->took[i] : took;
     if (start - p->last < took * share)
         return false;
     if (p == &gc.full)
         collect_all(L);
     else
         lua_gc(L, LUA_GCSTEP, 0);
-    p->last = nanoseconds();
-    p->took[0] = p->took[1];
-    p->took[1] = p->last - start - LEAST - (gc.freed - freed) * FREEING;
+    p->last = nanoseconds(p->clock);
+    p->took[p->n++ % N] =
+        p->last - start - LEAST - (gc.freed - freed) * FREEING;
     return true;
 }
 
