@@ -102,20 +102,29 @@ LpFoldLoops LP_SIMD_NAME(lp_loops_fold) = {
         }                                                                      \
     }
 
-/* As the loops of maximum and minimum have it. */
-#define MORE_OR_NAN(u, v) ((u) > (v) || (u) != (u) ? (u) : (v))
-#define LESS_OR_NAN(u, v) ((u) < (v) || (u) != (u) ? (u) : (v))
+/* As the loops of maximum and minimum have it, as two choices one after the
+ * other: four of another form are no vectors. */
+#define OR_NAN(name, T, beats)                                                 \
+    static inline T name(T u, T v)                                             \
+    {                                                                          \
+        T more = u beats v ? u : v;                                            \
+        return u != u ? u : more;                                              \
+    }
+OR_NAN(more_f32, float, >)
+OR_NAN(less_f32, float, <)
+OR_NAN(more_f64, double, >)
+OR_NAN(less_f64, double, <)
 ROWS(sum_f32, float, u + v)
 ROWS(sum_f64, double, u + v)
 ROWS(sum_i64, uint64_t, u + v)
 ROWS(prod_f32, float, u *v)
 ROWS(prod_f64, double, u *v)
 ROWS(prod_i64, uint64_t, u *v)
-ROWS(max_f32, float, MORE_OR_NAN(u, v))
-ROWS(max_f64, double, MORE_OR_NAN(u, v))
+ROWS(max_f32, float, more_f32(u, v))
+ROWS(max_f64, double, more_f64(u, v))
 ROWS(max_i64, int64_t, v > u ? v : u)
-ROWS(min_f32, float, LESS_OR_NAN(u, v))
-ROWS(min_f64, double, LESS_OR_NAN(u, v))
+ROWS(min_f32, float, less_f32(u, v))
+ROWS(min_f64, double, less_f64(u, v))
 ROWS(min_i64, int64_t, v < u ? v : u)
 
 LpRowsLoops LP_SIMD_NAME(lp_loops_rows) = {
