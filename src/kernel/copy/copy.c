@@ -138,6 +138,14 @@ void lp_convert(LpDtype from, const void *src, int64_t src_step, LpDtype to,
 /* ---- moving elements of 1, 2, 4, 8 bytes --------------------------------- */
 #define MOVERS(T)                                                              \
     LOOP(move_##T, T, T, v)                                                    \
+    /* d[i] = s[-i] */                                                         \
+    static void back_##T(const void *sp, void *dp, int64_t n)                  \
+    {                                                                          \
+        const T *s = (const T *)sp - (n - 1);                                  \
+        T *d = dp;                                                             \
+        for (int64_t i = 0; i < n; i++)                                        \
+            d[i] = s[n - 1 - i];                                               \
+    }                                                                          \
     static void fill_##T(const void *sp, void *dp, int64_t ds, int64_t n)      \
     {                                                                          \
         T v = *(const T *)sp, *d = dp;                                         \
@@ -160,9 +168,7 @@ void lp_convert(LpDtype from, const void *src, int64_t src_step, LpDtype to,
                 for (int64_t r = b; r < b + BAND && r < full; r += SQUARE) {   \
                     for (int64_t j = 0; j < SQUARE; j++)                       \
                         memcpy(tile[j], s + (c + j) * ss + r, sizeof tile[j]); \
-                    for (int64_t i = 0; i < SQUARE; i++)                       \
-                        for (int64_t j = 0; j < SQUARE; j++)                   \
-                            d[(r + i) * ds + c + j] = tile[j][i];              \
+                    square_##T(tile, d + r * ds + c, ds);                      \
                 }                                                              \
         for (int64_t i = 0; i < full; i++) /* the last columns */              \
             for (int64_t j = wide; j < cols; j++)                              \
@@ -171,6 +177,40 @@ void lp_convert(LpDtype from, const void *src, int64_t src_step, LpDtype to,
             for (int64_t j = 0; j < cols; j++)                                 \
                 d[i * ds + j] = s[j * ss + i];                                 \
     }
+#define SQUARES(T)                                                             \
+    static void square_##T(T tile[SQUARE][SQUARE], T *d, int64_t ds)           \
+    {                                                                          \
+        for (int64_t i = 0; i < SQUARE; i++)                                   \
+            for (int64_t j = 0; j < SQUARE; j++)                               \
+                d[i * ds + j] = tile[j][i];                                    \
+    }
+SQUARES(uint8_t)
+SQUARES(uint16_t)
+SQUARES(uint64_t)
+
+/* Four by four in registers. */
+static void square_uint32_t(uint32_t tile[SQUARE][SQUARE], uint32_t *d,
+                            int64_t ds)
+{
+    typedef uint32_t Four __attribute__((vector_size(16)));
+    const Four low = {0, 4, 1, 5}, high = {2, 6, 3, 7};
+    for (int64_t j = 0; j < SQUARE; j += 4)
+        for (int64_t i = 0; i < SQUARE; i += 4) {
+            Four v[4], t[4];
+            for (int k = 0; k < 4; k++)
+                memcpy(&v[k], &tile[j + k][i], sizeof v[k]);
+            for (int k = 0; k < 2; k++) {
+                t[2 * k] = __builtin_shuffle(v[k], v[k + 2], low);
+                t[2 * k + 1] = __builtin_shuffle(v[k], v[k + 2], high);
+            }
+            for (int k = 0; k < 2; k++) {
+                v[2 * k] = __builtin_shuffle(t[k], t[k + 2], low);
+                v[2 * k + 1] = __builtin_shuffle(t[k], t[k + 2], high);
+            }
+            for (int k = 0; k < 4; k++)
+                memcpy(d + (i + k) * ds + j, &v[k], sizeof v[k]);
+        }
+}
 MOVERS(uint8_t)
 MOVERS(uint16_t)
 MOVERS(uint32_t)
@@ -178,6 +218,7 @@ MOVERS(uint64_t)
 
 typedef struct Mover {
     Convert move;
+    void (*back)(const void *s, void *d, int64_t n);
     void (*fill)(const void *s, void *d, int64_t ds, int64_t n);
     void (*turn)(const void *s, int64_t ss, void *d, int64_t ds, int64_t rows,
                  int64_t cols);
@@ -186,10 +227,10 @@ typedef struct Mover {
 static const Mover *mover(size_t bytes)
 {
     static const Mover by_size[] = {
-        {move_uint8_t, fill_uint8_t, turn_uint8_t},
-        {move_uint16_t, fill_uint16_t, turn_uint16_t},
-        {move_uint32_t, fill_uint32_t, turn_uint32_t},
-        {move_uint64_t, fill_uint64_t, turn_uint64_t},
+        {move_uint8_t, back_uint8_t, fill_uint8_t, turn_uint8_t},
+        {move_uint16_t, back_uint16_t, fill_uint16_t, turn_uint16_t},
+        {move_uint32_t, back_uint32_t, fill_uint32_t, turn_uint32_t},
+        {move_uint64_t, back_uint64_t, fill_uint64_t, turn_uint64_t},
     };
     return &by_size[bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : 3];
 }
@@ -352,6 +393,8 @@ static void copy_row(const LpCopyPlan *p, const char *s, char *d, int64_t n)
         lp_convert(p->from, s, ss, p->to, d, ds, n);
     else if (ss == 1 && ds == 1)
         memmove(d, s, (size_t)n * bytes);
+    else if (ss == -1 && ds == 1)
+        mover(bytes)->back(s, d, n);
     else if (ss == 0)
         mover(bytes)->fill(s, d, ds, n);
     else
