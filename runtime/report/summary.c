@@ -37,10 +37,10 @@ static void line(LpBuf *b, const char *label, int64_t v, const char *unit)
 static void target(LpBuf *b, const LpIpuPlan *p)
 {
     const LpChip *c = p->o.chip;
-    int64_t ipus = p->n_ipus * p->step->replicas;
+    int64_t ipus = p->n_ipus * p->replicas;
     lp_buf_fmt(b, "Target:\n  %-40s %s, simulated\n", "Type", c->name);
     line(b, "Number of IPUs", ipus, "");
-    line(b, "Number of replicas", p->step->replicas, "");
+    line(b, "Number of replicas", p->replicas, "");
     int tiles = lp_ipu_tiles(p) + p->o.io_tiles;
     line(b, "Tiles per IPU", tiles, "");
     if (p->o.io_tiles)

@@ -91,6 +91,11 @@ int lp_plan_replay(lua_State *L)
     int64_t seed = lp_opt_int(L, 3, "seed", 0);
     int64_t start = lp_opt_int(L, 3, "micro_batch", 0);
     int threads = (int)lp_opt_int(L, 3, "threads", lp_num_threads());
+    if (p->replicas != s->replicas ||
+        p->accumulation != s->gradient_accumulation)
+        lp_raise(L, LP_E_VALUE,
+                 "replay: a plan with other replicas or another accumulation "
+                 "than the step's cannot be run");
     int64_t slices = p->loops * p->micro_batches * s->replicas;
     LpReplayStream *st = lua_newuserdatauv(L, (s->n_var + 1) * sizeof *st, 0);
     lua_newtable(L);

@@ -109,6 +109,8 @@ LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
                                        "synthetic_data",
                                        "output_slices",
                                        "input_groups",
+                                       "replicas",
+                                       "accumulation",
                                        "activation",
                                        "weight",
                                        "optimizer",
@@ -151,6 +153,8 @@ LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
     o.round_ipus = lp_opt_bool(L, t, "round_ipus", false);
     o.output_slices = lp_opt_int(L, t, "output_slices", 0);
     o.input_groups = lp_opt_int(L, t, "input_groups", 0);
+    o.replicas = lp_opt_int(L, t, "replicas", 0);
+    o.accumulation = lp_opt_int(L, t, "accumulation", 0);
     get_location(L, t, "activation", &o.location[LP_LOC_ACTIVATION]);
     get_location(L, t, "weight", &o.location[LP_LOC_WEIGHT]);
     get_location(L, t, "optimizer", &o.location[LP_LOC_OPTIMIZER]);

@@ -6,8 +6,8 @@
  * that are at place s in step t. Every row is less its largest, and what was
  * taken away adds up in float64: float32 stays exact, however long the input.
  * The gradient goes through the steps backwards with such rows of what follows
- * a step; products of both, by their sum, are the shares of the places, whatever
- * was taken away.
+ * a step; products of both, by their sum, are the shares of the places,
+ * whatever was taken away.
  *
  * The gradient is PyTorch's, which is the one that the logits get, log_softmax
  * included: the class's probability less its places' shares. Where the last

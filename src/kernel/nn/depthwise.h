@@ -33,7 +33,7 @@ typedef struct LpDepthwiseLoops {
 } LpDepthwiseLoops;
 typedef const LpDepthwiseLoops LpDepthwiseOf[1];
 
-/* Whether it pays for this gradient; then `d` is filled in, all but the block. */
+/* Whether it pays for this gradient; then `d` has all but the block. */
 bool lp_depthwise_takes(const LpConvGeom *g, LpDepthwise *d);
 
 /* w: plain rows. */

@@ -1,6 +1,6 @@
-/* The CTC loss: one operation of the device, as its gradient is. Targets are rows, of which the lengths say
- * how much counts; alpha, the logarithms of what stands where after each step,
- * is kept for the gradient. */
+/* The CTC loss: one operation of the device, as its gradient is. Targets are
+ * rows, of which the lengths say how much counts; alpha, the logarithms of what
+ * stands where after each step, is kept for the gradient. */
 #include "src/kernel/nn/nn.h"
 #include "src/ops/cost_ctx.h"
 #include "src/ops/nn/nnop.h"

@@ -175,7 +175,7 @@ static LpConvPass kind_of(const Costs *c, const LpGraph *g, LpNodeId id)
 static bool is_idle(const Costs *c, const LpGraphNode *d)
 {
     const LpStep *s = c->p->step;
-    if (s->gradient_accumulation > 1 || d->op->id != LP_OP_add || d->n_in < 2)
+    if (c->p->accumulation > 1 || d->op->id != LP_OP_add || d->n_in < 2)
         return false;
     for (int i = 0; i < 2; i++) {
         LpVal v = d->in[i];

@@ -77,6 +77,9 @@ typedef struct LpIpuOptions {
     int64_t output_slices;  /* returned by a call; 0: one a micro-batch */
     int64_t input_groups;   /* of replicas that read the same rows; 0: each
                                replica has its own */
+    /* In place of the step's, for what the same step would cost so; such a plan
+     * is not replayed. 0: the step's. */
+    int64_t replicas, accumulation;
 } LpIpuOptions;
 
 /* Mk2, pipelined, everything on chip. */
@@ -372,6 +375,7 @@ typedef struct LpIpuPlan {
     size_t n_row, cap_row;
     LpLoop *loop;
     size_t n_loop, cap_loop;
+    int64_t replicas, accumulation;
     int64_t loops;         /* weight updates in a call */
     int64_t micro_batches; /* of one loop */
 

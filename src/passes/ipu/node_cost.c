@@ -121,7 +121,7 @@ static LpStatus cost_call(LpIpuPlan *p, const LpCostReq *r, LpCost *out,
 LpStatus lp_ipu_node_cost(LpIpuPlan *p, const LpGraph *g, LpNodeId id,
                           const LpShare *s, LpConvPass pass, LpCost *out)
 {
-    int64_t replicas = p->step->replicas, most = p->o.system->ipus_machine;
+    int64_t replicas = p->replicas, most = p->o.system->ipus_machine;
     LpCostReq r = {.chip = p->o.chip,
                    .system = p->o.system,
                    .rivals = (int)(replicas < most ? replicas : most),

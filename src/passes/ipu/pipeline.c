@@ -20,6 +20,9 @@ static LpStatus check_options(const LpIpuOptions *o, LpErr *e)
                "output_slices, input_groups: expected 0 or more, got %lld and "
                "%lld",
                (long long)o->output_slices, (long long)o->input_groups);
+    LP_FAIL_IF(o->replicas < 0 || o->accumulation < 0, e, LP_E_VALUE,
+               "replicas, accumulation: expected 0 or more, got %lld and %lld",
+               (long long)o->replicas, (long long)o->accumulation);
     LP_FAIL_IF(o->liveness > o->strategy->most_liveness, e, LP_E_POPTORCH,
                "liveness: expected 0..%d with the strategy %s, got %d",
                (int)o->strategy->most_liveness, o->strategy->name,
@@ -44,6 +47,10 @@ LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
 {
     *out = NULL;
     LP_TRY(check_options(o, e));
+    LP_FAIL_IF(o->replicas && lp_step_grouped(step), e, LP_E_VALUE,
+               "replicas: weights of the step belong to groups of its %lld "
+               "replicas, there can be no other number",
+               (long long)step->replicas);
     LpIpuPlan *p = lp_calloc(1, sizeof *p);
     LP_FAIL_IF(!p, e, LP_E_MEMORY, "out of memory");
     p->step = lp_step_retain(step);
@@ -52,9 +59,12 @@ LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
     if (placement)
         p->placement = *placement;
     p->training = step->update != NULL || has_backward(step->micro);
+    p->replicas = o->replicas ? o->replicas : step->replicas;
+    p->accumulation =
+        o->accumulation ? o->accumulation : step->gradient_accumulation;
     p->loops = step->update ? step->device_iterations : 1;
-    p->micro_batches = step->gradient_accumulation *
-                       (step->update ? 1 : step->device_iterations);
+    p->micro_batches =
+        p->accumulation * (step->update ? 1 : step->device_iterations);
     p->strategy = o->strategy;
     p->cache = lp_plan_cache_new();
     static LpStatus (*const pass[])(LpIpuPlan * p) = {

@@ -135,7 +135,7 @@ bool lp_ipu_is_view(const LpGraphNode *d)
 int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v)
 {
     int64_t n = lp_numel(&v->type);
-    int64_t r = lp_group_size(lp_var_group(p->step, v), p->step->replicas);
+    int64_t r = lp_group_size(lp_var_group(p->step, v), p->replicas);
     const LpLocation *l = lp_ipu_location(p, v);
     bool shared =
         l && v->role != LP_VAR_ACCUM && l->sharded && n > l->min_sharded;

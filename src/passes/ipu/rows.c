@@ -109,7 +109,7 @@ bool lp_ipu_grouped_with(const LpIpuPlan *p, size_t i, size_t first)
     const LpStep *s = p->step;
     LpGroup a = lp_var_group(s, &s->var[i]),
             b = lp_var_group(s, &s->var[first]);
-    int64_t n = s->replicas;
+    int64_t n = p->replicas;
     return lp_group_size(a, n) == lp_group_size(b, n) &&
            lp_group_stride(a, n) == lp_group_stride(b, n);
 }
@@ -129,8 +129,8 @@ LpStatus lp_row_collective(LpRowBuilder *b, LpCollective kind, size_t first,
 {
     LpIpuPlan *p = b->p;
     LpGroup g = lp_var_group(p->step, &p->step->var[first]);
-    int members = (int)lp_group_size(g, p->step->replicas);
-    int apart = (int)lp_group_stride(g, p->step->replicas) * p->n_ipus;
+    int members = (int)lp_group_size(g, p->replicas);
+    int apart = (int)lp_group_stride(g, p->replicas) * p->n_ipus;
     int64_t worst = 0;
     for (int i = 0; i < p->n_ipus; i++) {
         LpCostCtx x = lp_ipu_ctx(p, i);
@@ -160,7 +160,7 @@ LpStatus lp_row_transfer(LpRowBuilder *b, LpActKind kind, const int64_t *bytes,
     /* all replicas of a machine share its link; rows that a group of them
      * reads come once */
     bool shared = kind == LP_ACT_HOST_IN && p->o.input_groups > 0;
-    int64_t rivals = n * (shared ? p->o.input_groups : p->step->replicas);
+    int64_t rivals = n * (shared ? p->o.input_groups : p->replicas);
     if (rivals > p->o.system->ipus_machine)
         rivals = p->o.system->ipus_machine;
     for (int i = 0; i < p->n_ipus; i++) {

@@ -383,7 +383,7 @@ static void totals(LpIpuPlan *p)
     p->cycles = p->loops * loop + once;
     p->efficiency = wall > 0 ? busy / (wall * n_used) : 0;
     p->samples = batch_rows(s) * p->micro_batches * p->loops *
-                 (p->o.input_groups ? p->o.input_groups : s->replicas);
+                 (p->o.input_groups ? p->o.input_groups : p->replicas);
     p->seconds = (double)p->cycles / p->o.chip->clock_hz;
     if (p->cycles > 0)
         p->samples_per_second = (double)p->samples / p->seconds;

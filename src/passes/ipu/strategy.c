@@ -38,7 +38,7 @@ LpPlaceName lp_place_name(const LpBlockLocation *p)
 
 LpStatus lp_ipus_reserve(LpIpuPlan *p, int64_t ipus)
 {
-    int64_t replicas = p->step->replicas, rounded = 1;
+    int64_t replicas = p->replicas, rounded = 1;
     if (replicas > LP_MAX_IPUS || ipus * replicas > LP_MAX_IPUS)
         return lp_fail_hint(p->err, LP_E_POPTORCH, "processes",
                             "the model needs %.0f IPUs (%" PRId64 " x %" PRId64

@@ -18,8 +18,7 @@ int lp_ipu_pass_making(const LpIpuPlan *p, LpVal v)
 static LpAhead ahead_of(const LpIpuPlan *p, const LpGraphNode *d)
 {
     const char *mode = d->attr[LP_OVERLAP_MODE].str;
-    if (strcmp(mode, "overlap_accumulation_loop") == 0 &&
-        p->step->gradient_accumulation > 1)
+    if (strcmp(mode, "overlap_accumulation_loop") == 0 && p->accumulation > 1)
         return LP_AHEAD_MICRO_BATCH;
     if (strcmp(mode, "overlap_device_iteration_loop") == 0 &&
         (p->loops > 1 || p->micro_batches > 1))

@@ -31,7 +31,7 @@ static void find_shared(const Update *u)
         bool state = v->role == LP_VAR_STATE && v->param >= 0;
         if (lp_ipu_kept(p, v) < lp_numel(&v->type))
             u->share[state ? v->param : (int)i] =
-                lp_group_size(lp_var_group(p->step, v), p->step->replicas);
+                lp_group_size(lp_var_group(p->step, v), p->replicas);
     }
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
