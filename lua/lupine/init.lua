@@ -26,6 +26,7 @@ for name in ([[checkpoint
   models
   numpy
   onnx
+  plan
   plot
   profile
   progress

@@ -73,17 +73,29 @@ local function lower_stored(step, compile, spec)
     or stored.report(spec.executable, step, compile.system)
 end
 
+-- What a spec says of the program's surface, with defaults.
+local function surface_of(spec)
+  return { anchors = spec.anchors or {}, output = spec.output or { mode = "all", period = 1 },
+    input_groups = spec.input_groups or { size = 1 }, system = spec.system or {} }
+end
+
+-- What core.compile takes, but the optimizer's rules.
+local function compile_of(spec, surface)
+  local compile = class.copy(spec.compile or {})
+  compile.system, compile.host, compile.anchors = surface.system, spec.host or {}, {}
+  compile.progress = spec.progress
+  for i, anchor in ipairs(surface.anchors) do
+    compile.anchors[i] = { name = anchor.name,
+      final = (anchor.mode or surface.output.mode) == "final" }
+  end
+  return compile
+end
+
 -- Compiles the step: what it computes (loops, reduction, the optimizer,
 -- anchors), where, and how the host runs it.
 local function compile_step(self, step, spec)
-  local compile = class.copy(spec.compile or {})
+  local compile = compile_of(spec, self.spec)
   local program
-  compile.system, compile.host, compile.anchors = self.spec.system, spec.host or {}, {}
-  compile.progress = spec.progress
-  for i, anchor in ipairs(self.spec.anchors) do
-    compile.anchors[i] = { name = anchor.name,
-      final = (anchor.mode or self.spec.output.mode) == "final" }
-  end
   self.training, self.hypers, self.states = compile.loss ~= nil or step:trains(), {}, {}
   if self.training then
     local _, by_name = index(step)
@@ -158,8 +170,7 @@ end
 ---@param step lupine.Step traced, not complete
 ---@param spec table
 function Session:init(step, spec)
-  self.spec = { anchors = spec.anchors or {}, output = spec.output or { mode = "all", period = 1 },
-    input_groups = spec.input_groups or { size = 1 }, system = spec.system or {} }
+  self.spec = surface_of(spec)
   compile_step(self, step, spec)
   self.seed, self.has_run = spec.seed or 0, false
   local ok, e = pcall(connect, self, spec)
@@ -421,6 +432,15 @@ end
 
 local M = { Session = Session, index = index }
 
+local caught -- what gets programs in place of compiling them
+
+--- From now on `fn` gets each step that would be compiled, complete, with the options of the
+--- simulated system.
+---@param fn fun(step: lupine.Step, system: table)
+function M.catch(fn)
+  caught = fn
+end
+
 --- Compiles a traced step (core.compile), or takes a stored one, and puts it on
 --- its device.
 --- error: poptorch.Error when a tile overflows; what core.compile raises
@@ -428,7 +448,26 @@ local M = { Session = Session, index = index }
 ---@param spec table Session:init
 ---@return lupine.Session
 function M.open(step, spec)
+  if caught then
+    if not spec.executable then
+      M.complete(step, spec)
+    end
+    caught(step, spec.system or {})
+  end
   return Session(step, spec)
+end
+
+--- Completes a traced step as opening a session of it would, for plans of it alone.
+---@param step lupine.Step
+---@param spec table Session:init
+function M.complete(step, spec)
+  local compile = compile_of(spec, surface_of(spec))
+  compile.progress = nil
+  if compile.loss then
+    local _, by_name = index(step)
+    training.complete(step, by_name, spec.optimizer, compile, false)
+  end
+  step:complete(compile)
 end
 
 return require("lupine.base.namespace").close(M, "lupine.session")

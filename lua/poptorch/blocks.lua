@@ -258,6 +258,19 @@ function M.text(module)
   return ok and text or error(text, 0)
 end
 
+local function annotate(module, block)
+  module[FIELD] = block
+  handles[module] = module:register_forward_pre_hook(enter)
+end
+
+--- As BeginBlock, for a place that lupine found.
+---@param module torch.nn.Module
+---@param user_id string
+---@param ipu_id integer
+function M.begin_automatic(module, user_id, ipu_id)
+  annotate(module, { user_id = user_id, ipu_id = ipu_id, automatic = true })
+end
+
 --- The module starts a block, which lasts until another one starts. Returns
 --- the module itself; for a function a callable object. The block starts in a
 --- forward-pre-hook: hooks registered before run outside it.
@@ -274,8 +287,7 @@ function M.BeginBlock(...)
     errors.check(not layer_to_call[FIELD], "Error",
       "BeginBlock: this module is the start of a block already; poptorch.removeBlocks(module) "
       .. "takes the annotation away")
-    layer_to_call[FIELD] = { user_id = user_id, ipu_id = ipu_id }
-    handles[layer_to_call] = layer_to_call:register_forward_pre_hook(enter)
+    annotate(layer_to_call, { user_id = user_id, ipu_id = ipu_id })
     return layer_to_call
   end
   local mt = getmetatable(layer_to_call)
@@ -315,8 +327,17 @@ function M.removeBlocks(...)
   local module = check.one("removeBlocks", "module", ...)
   errors.check(is_module(module), "AssertionError",
     "removeBlocks(module): expected a module, got %s", check.describe(module))
+  M.remove(module, function()
+    return true
+  end)
+end
+
+--- Takes those annotations away for which `which(annotation)` is true.
+---@param module torch.nn.Module
+---@param which fun(annotation: {user_id: string?, ipu_id: integer?, automatic: true?}): any
+function M.remove(module, which)
   for _, m in ipairs(module:modules()) do
-    if m[FIELD] then
+    if m[FIELD] and which(m[FIELD]) then
       m[FIELD] = nil
       if handles[m] then
         handles[m]:remove()
@@ -324,6 +345,13 @@ function M.removeBlocks(...)
       end
     end
   end
+end
+
+--- The annotation of a module; nil: it starts no block.
+---@param module torch.nn.Module
+---@return {user_id: string?, ipu_id: integer?, automatic: true?}?
+function M.annotation_of(module)
+  return module[FIELD]
 end
 
 return M

@@ -198,6 +198,25 @@ function methods.compile(self, ...)
   running.compile(s, bind(s, ...))
 end
 
+--- How many IPUs, and how: lupine.plan of this program. One that is not compiled, as it does
+--- not fit perhaps, is traced for opts.inputs, the arguments of forward.
+--- error: poptorch.Error without both
+---@param opts? table as for lupine.plan
+---@return lupine.Plan
+function methods.plan(self, opts)
+  local s, plan = own.state(self), require("lupine.plan")
+  opts = class.copy(opts or {})
+  local step
+  if s.session then
+    step, opts.system = s.session.exec:step(), s.session.spec.system
+  else
+    errors.check(opts.inputs, "Error", "plan: the model is not compiled: give the arguments of "
+      .. "forward, { inputs = { x, y } }")
+    step, opts.system = running.step(s, bind(s, table.unpack(opts.inputs)))
+  end
+  return plan(step, opts)
+end
+
 ---@return boolean
 function methods.isCompiled(self)
   return own.state(self).session ~= nil

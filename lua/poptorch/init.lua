@@ -42,6 +42,7 @@ local M = {
   Stage = strategies.Stage,
   Phase = strategies.Phase,
   PipelinedExecution = strategies.PipelinedExecution,
+  AutoBlocks = strategies.AutoBlocks,
   ShardedExecution = strategies.ShardedExecution,
   SerialPhasedExecution = strategies.SerialPhasedExecution,
   ParallelPhasedExecution = strategies.ParallelPhasedExecution,

@@ -4,6 +4,7 @@
 local advice = require("poptorch.advice")
 local arguments = require("lupine.base.arguments")
 local attaching = require("poptorch.attaching")
+local auto_blocks = require("poptorch.auto_blocks")
 local caching = require("poptorch.caching")
 local compile_log = require("poptorch.compile_log")
 local completing = require("poptorch.completing")
@@ -144,10 +145,24 @@ local function trace(s, spec, tensors)
   return step, wanted
 end
 
+--- The step of a model that is not compiled, complete, and what it is compiled with.
+---@param s table the executor's state
+---@param values table the call's arguments
+---@return lupine.Step step
+---@return table system options of the simulated system
+function M.step(s, values)
+  local step, wanted = trace(s, take(s, values))
+  session.complete(step, wanted)
+  return step, wanted.system
+end
+
 -- Opens a session of the model, traced and compiled.
 local function open(s, spec, tensors)
   local bar <close> = compile_log.bar(s.options)
   local step, wanted = s.channel:tracepoint("graphPreprocessing", function()
+    if auto_blocks.begin(s) then
+      auto_blocks.place(s, trace(s, spec, tensors))
+    end
     return trace(s, spec, tensors)
   end)
   if bar then

@@ -224,6 +224,28 @@ Sharded.kind = "sharded"
 Sharded.mode = 1
 Sharded.alone = "the model is on one IPU"
 
+--- A pipeline over so many IPUs whose blocks lupine finds: when the model is compiled,
+--- the simulated system tries where its modules can begin a block, takes what is fastest
+--- of what fits, and marks those modules as poptorch.BeginBlock does. The model has no
+--- blocks of its own.
+---@class poptorch.AutoBlocks: poptorch.PipelinedExecution
+---@field ipus integer
+local AutoBlocks = Pipelined:extend("AutoBlocks")
+M.AutoBlocks = AutoBlocks
+signatures.note(AutoBlocks, "AutoBlocks(ipus)", 1)
+
+--- error: AssertionError for anything but an int >= 1
+---@param ... any ipus (integer)
+function AutoBlocks:init(...)
+  self._auto_stage = enums.AutoStage.AutoIncrement
+  self.ipus = check.int(check.one("AutoBlocks", "ipus", ...), "AutoBlocks(ipus)",
+    { error = "AssertionError", min = 1 })
+end
+
+function AutoBlocks:__tostring()
+  return ("AutoBlocks(%d)"):format(self.ipus)
+end
+
 local Phased = Strategy:extend("PhasedExecution")
 Phased.off_chip = true
 

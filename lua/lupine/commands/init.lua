@@ -19,6 +19,7 @@ local ROWS = {
   { "runs", "lupine.commands.runs", "list, compare and delete runs" },
   { "plot", "lupine.commands.plot", "draw the curves of runs" },
   { "report", "lupine.commands.report", "show what the simulated system says of a program" },
+  { "plan", "lupine.commands.plan", "try how many IPUs a script's program needs, and how" },
   { "profile", "lupine.profile.command", "run a script and show where its time goes" },
   { "info", "lupine.devices.command",
     "list the devices of the simulated machine and who has them" },

@@ -1,0 +1,173 @@
+--- lupine.plan: variants of a step and their order.
+local helper = require("spec.passes.ipu.helper")
+local lupine = require("lupine")
+local nn = require("torch.nn")
+local poptorch = require("poptorch")
+local report = require("lupine.report")
+local torch = require("torch")
+
+-- PopART's names of what a plan recomputes.
+local RECOMPUTATION = { auto = "Pipeline", none = "NoRecompute", all = "RecomputeAll" }
+
+local function model_of(n, layers)
+  local net = nn.Sequential()
+  for i = 1, layers do
+    net:add_module("layer" .. i, nn.Linear(n, n))
+    net:add_module("relu" .. i, nn.ReLU())
+  end
+  local Model = nn.Module:extend("PlanModel")
+  function Model:init()
+    self.net, self.loss = net, nn.MSELoss()
+  end
+  function Model:forward(x, y)
+    local out = self.net(x)
+    return out, self.loss(out, y)
+  end
+  return Model()
+end
+
+local function options_of(accumulation)
+  local options = poptorch.Options():autoRoundNumIPUs(true)
+  options.Training:gradientAccumulation(accumulation)
+  return options
+end
+
+local function training(model, options)
+  return poptorch.trainingModel(model, options,
+    poptorch.optim.Adam(model:parameters(), { lr = 0.1 }))
+end
+
+local function wide(n, layers, accumulation)
+  local x = torch.randn(accumulation, n)
+  return training(model_of(n, layers), options_of(accumulation)), { x, x }
+end
+
+local function raises(class_name, pattern, f, ...)
+  local ok, e = pcall(f, ...)
+  assert.is_false(ok)
+  assert.equal(class_name, e.__name)
+  assert.matches(pattern, e.message)
+end
+
+describe("a plan", function()
+  it("has the best of each number of stages and replicas, in order", function()
+    local executor, inputs = wide(64, 4, 16)
+    local plan = lupine.plan(executor, { inputs = inputs, ipus = { 1, 2, 3, 4 } })
+    local seen = {}
+    for i, v in ipairs(plan.plans) do
+      assert.equal(v.ipus, v.stages * v.replicas)
+      assert.equal(v.stages - 1, #v.cuts)
+      assert.equal(math.max(16 // v.replicas + (16 % v.replicas > 0 and 1 or 0),
+        2 * v.stages - 1), v.accumulation)
+      assert.is_true(v.fits and v.fullest < 1 and v.overflow == 0)
+      seen[v.stages .. " x " .. v.replicas] = true
+      local next_one = plan.plans[i + 1]
+      assert.is_true(not next_one or next_one.samples_per_second <= v.samples_per_second)
+    end
+    local names = {}
+    for name in pairs(seen) do
+      names[#names + 1] = name
+    end
+    table.sort(names)
+    assert.same({ "1 x 1", "1 x 2", "1 x 3", "1 x 4", "2 x 1", "2 x 2", "3 x 1", "4 x 1" }, names)
+    assert.same({}, plan.refused)
+  end)
+
+  it("has the figures of programs that are compiled so", function()
+    local executor, inputs = wide(64, 4, 16)
+    local plan = lupine.plan(executor, { inputs = inputs, ipus = { 2, 4 } })
+    for _, v in ipairs(plan.plans) do
+      local model = model_of(64, 4)
+      for ipu, name in ipairs(v.cuts) do
+        poptorch.BeginBlock(model:get_submodule((name:gsub("/", "."))), { user_id = name,
+          ipu_id = ipu })
+      end
+      local options = options_of(v.accumulation):replicationFactor(v.replicas)
+        :setExecutionStrategy(poptorch.PipelinedExecution(poptorch.AutoStage.AutoIncrement))
+      options._Popart:set("autoRecomputation", RECOMPUTATION[v.recompute])
+      local x = torch.randn(v.accumulation * v.replicas, 64)
+      local compiled = training(model, options)
+      compiled:compile(x, x)
+      local what = ("%d x %d, %d, %s: %s"):format(v.stages, v.replicas, v.accumulation,
+        v.recompute, table.concat(v.cuts, " "))
+      assert.equal(compiled:report().cycles, v.cycles, what)
+      assert.equal(compiled:report().samples_per_second, v.samples_per_second, what)
+    end
+  end)
+
+  it("takes accumulations that are given", function()
+    local executor, inputs = wide(32, 4, 8)
+    executor:compile(table.unpack(inputs))
+    local plan = executor:plan({ ipus = { 1, 4 }, accumulation = { 2, 8, 32 } })
+    local got = {}
+    for _, v in ipairs(plan.plans) do
+      got[#got + 1] = ("%d/%d x %d"):format(v.accumulation, v.stages, v.replicas)
+    end
+    table.sort(got)
+    assert.same({ "2/1 x 1", "2/1 x 4", "32/1 x 1", "32/1 x 4", "32/2 x 2", "32/4 x 1", "8/1 x 1",
+      "8/1 x 4", "8/2 x 2", "8/4 x 1" }, got)
+  end)
+
+  it("moves off the chip what does not fit on it, and says what does not fit at all", function()
+    local executor, inputs = wide(5500, 2, 4)
+    local plan = executor:plan({ inputs = inputs, ipus = { 1, 2 }, tries = 20 })
+    local by = {}
+    for _, v in ipairs(plan.plans) do
+      by[v.stages .. " x " .. v.replicas] = v
+    end
+    assert.is_true(by["1 x 1"].fits)
+    assert.same({ "optimizer" }, by["1 x 1"].off_chip)
+    assert.is_true(by["2 x 1"].fullest < 1 and by["1 x 1"].fullest < 1)
+    executor, inputs = wide(12000, 1, 1)
+    plan = executor:plan({ inputs = inputs, ipus = { 1 } })
+    assert.is_false(plan.plans[1].fits)
+    assert.matches("Too large for the tiles:\n1 ", tostring(plan))
+  end)
+
+  it("names what is refused, and where an equal split is best", function()
+    local executor, inputs = wide(64, 4, 8)
+    local plan = executor:plan({ inputs = inputs, ipus = { 2, 4, 16 } })
+    assert.equal(1, #plan.refused)
+    assert.equal(16, plan.refused[1].stages)
+    local text = tostring(plan)
+    assert.matches("16 stages: the model cannot be cut into 16 stages: it has 8 places", text)
+    assert.matches("%d+ variants simulated in", text)
+  end)
+
+  it("of a step takes the options of the simulated system", function()
+    local step = helper.chain(2, { train = true, accumulation = 4 })
+    local plan = lupine.plan(step, { ipus = { 1 }, system = { chip = "ipu1" } })
+    assert.equal(1, #plan.plans)
+    assert.is_true(plan.plans[1].samples_per_second ~= lupine.plan(step,
+      { ipus = { 1 } }).plans[1].samples_per_second)
+  end)
+
+  it("refuses what is no program or option", function()
+    local step = helper.chain(1, {})
+    raises("TypeError", "expected an executor of poptorch, got", lupine.plan, 3)
+    raises("ValueError", "there is no option 'ipu' %(nearest: 'ipus'%)", lupine.plan, step,
+      { ipu = 1 })
+    raises("TypeError", "ipus: expected a list of numbers", lupine.plan, step, { ipus = 4 })
+    raises("ValueError", "ipus%[1%]", lupine.plan, step, { ipus = { 0 } })
+    raises("Error", "the model is not compiled: give the arguments of forward",
+      lupine.plan, (wide(4, 1, 1)))
+  end)
+end)
+
+describe("a plan of the core", function()
+  it("has other replicas and accumulations than the step", function()
+    local four = helper.chain(2, { train = true, accumulation = 4 })
+    local eight = helper.chain(2, { train = true, accumulation = 8, replicas = 2 })
+    local want = report.simulate(eight, {})
+    local got = report.simulate(four, { accumulation = 8, replicas = 2 })
+    for _, name in ipairs({ "cycles", "samples_per_second", "replicas", "reserved_ipus",
+      "micro_batches" }) do
+      assert.equal(want[name], got[name], name)
+    end
+    assert.has_error(function()
+      got.plan:replay({}, {})
+    end)
+    raises("ValueError", "replicas, accumulation: expected 0 or more, got %-1", report.simulate,
+      four, { replicas = -1 })
+  end)
+end)
