@@ -397,6 +397,7 @@ int main(int argc, char **argv)
                 program);
         return EXIT_FAILURE;
     }
+    lp_host_keep_blocks(L);
     lua_pushcfunction(L, run_all);
     lua_pushlightuserdata(L, &c);
     if (lua_pcall(L, 1, 0, 0) != LUA_OK) {

@@ -27,4 +27,7 @@ int lp_host_set_traceback(lua_State *L);
 void lp_host_push_terminal(lua_State *L);
 void lp_host_close_terminal(void);
 
+/* main_heap.c: what L lets go of small blocks is used again. */
+void lp_host_keep_blocks(lua_State *L);
+
 #endif
