@@ -17,14 +17,14 @@ typedef enum {
 } LpAmpMode;
 
 typedef struct LpAmp {
-    int units;         /* accumulating units that work at once; 0 = no mode */
-    int in_elems;      /* elements each unit takes in a cycle */
-    int in_group;      /* input channels a loaded weight block covers */
-    int row_cyc;       /* cycles a worker spends on one row of one in_group */
-    int coeff_bytes;   /* weight bytes held by one unit */
-    int first_rows[3]; /* worker cycles for 0, 1 and 2 rows */
-    int three_rows;    /* worker cycles for 3 rows; more rows add row_cyc */
-    int zero_cyc[2];   /* to zero partials: [0] + [1] * rows a worker */
+    int units;          /* accumulating units that work at once; 0 = no mode */
+    int in_elems;       /* elements each unit takes in a cycle */
+    int in_group;       /* input channels a loaded weight block covers */
+    int row_cyc;        /* cycles a worker spends on one row of one in_group */
+    int coeff_bytes;    /* weight bytes held by one unit */
+    int rows[4];        /* worker cycles for 0..3 rows; more add row_cyc */
+    int zero_cyc[2];    /* where partials are not added to: [0] + [1] * rows */
+    int kernel_rows[4]; /* worker cycles for 0..3 results of a piece of row */
 } LpAmp;
 
 typedef struct LpChip {

@@ -208,9 +208,11 @@ typedef struct LpPlan {
     bool swapped;    /* the operands changed places */
     bool expanded;   /* kernel columns were folded into input channels */
     bool has_kernel; /* more than one weight position on a tile's field */
+    bool direct;     /* a tile's sums are whole, of the result's type */
     bool fits;       /* temp_bytes <= bound_bytes; if nothing does, the least */
     LpSplit split;
-    int64_t tiles; /* product of the parallel splits */
+    int64_t in_group, out_group; /* channels that lie together */
+    int64_t tiles;               /* product of the parallel splits */
     int64_t in_cyc, weight_cyc, partial_cyc; /* exchange */
     int64_t transform_exchange_cyc, transform_cyc;
     int64_t tile_cyc, reduce_cyc, serial_cyc, sync_cyc; /* all over the loop */

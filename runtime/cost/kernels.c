@@ -19,75 +19,97 @@ LpAmpMode amp_mode(LpCostType t, LpCostType partials)
     return partials == LP_COST_HALF ? LP_AMP_F16_F16 : LP_AMP_F16_F32;
 }
 
-/* Cycles of a worker that walks `rows` rows through the unit. */
-static int64_t amp_worker(const LpAmp *a, int64_t rows)
+/* Cycles of a worker that walks n rows through the unit. */
+static int64_t amp_worker(const LpAmp *a, const int rows[4], int64_t n)
 {
-    return rows < 3 ? a->first_rows[rows]
-                    : a->three_rows + a->row_cyc * (rows - 3);
+    return n < 3 ? rows[n] : rows[3] + a->row_cyc * (n - 3);
 }
 
 /* Supervisor cycles to load one weight block. */
-static int64_t amp_load(const LpChip *chip, const LpAmp *a)
+static int64_t amp_load(const LpChip *chip, const LpAmp *a, int64_t units)
 {
-    return a->units * a->coeff_bytes / chip->coeff_bytes_cyc;
+    return units * a->coeff_bytes / chip->coeff_bytes_cyc;
+}
+
+/* Half of the units work where the output channels are no more. */
+static int64_t amp_units(const LpAmp *a, int64_t out_group)
+{
+    return lp_min(a->units, out_group);
+}
+
+/* One pass of the units over m rows; the first writes its partials. The last
+ * worker of equal ones begins later. */
+static int64_t amp_pass(const LpChip *chip, const LpAmp *a, int64_t m,
+                        int64_t units, bool first)
+{
+    int64_t r = div_up(m, W), worker = amp_worker(a, a->rows, r);
+    if (first)
+        worker += a->zero_cyc[0] + a->zero_cyc[1] * r * units / a->units;
+    return 6 + first + amp_load(chip, a, units) + W * worker + (m % W ? 0 : 14);
 }
 
 int64_t amp_block_cyc(const LpChip *chip, LpAmpMode mode, int64_t m, int64_t n)
 {
     const LpAmp *a = &chip->amp[mode];
-    return div_up(n, a->units) *
-           (6 + amp_load(chip, a) + W * (amp_worker(a, div_up(m, W)) - 9));
+    int64_t units = amp_units(a, n);
+    return div_up(n, units) * (amp_pass(chip, a, m, units, false) - 6 * W);
 }
 
-int64_t amp_gemm_cyc(const LpChip *chip, LpAmpMode mode, int64_t m, int64_t k,
-                     int64_t n)
+int64_t amp_gemm_cyc(const LpChip *chip, LpAmpMode mode, int64_t m, AmpChans k)
 {
     const LpAmp *a = &chip->amp[mode];
-    int64_t gi = div_up(k, a->in_group), go = div_up(n, 16);
-    int64_t passes = div_up(n, a->units), r = div_up(m, W);
-    int64_t pass = 6 + amp_load(chip, a) + W * amp_worker(a, r);
-    int64_t zero = W * (a->zero_cyc[0] + a->zero_cyc[1] * r);
-    if (!a->zero_cyc[1])
-        zero = 0;
-    /* the first in-group writes its partials instead of adding to them */
-    return 50 + 42 + 18 * (gi - 1) + 13 + gi * (15 + 19 * go + passes * pass) +
-           passes * zero;
+    int64_t units = amp_units(a, k.out_group), passes = k.out_group / units;
+    int64_t gi = div_up(k.in, a->in_group), go = div_up(k.out, k.out_group);
+    bool retained = mode != LP_AMP_F32_F32 && a->rows[0] == 14;
+    int64_t first = go * (19 + passes * amp_pass(chip, a, m, units, true));
+    int64_t next = go * (19 + passes * amp_pass(chip, a, m, units, false));
+    int64_t kept = retained ? W * (10 + 2 * (gi - 1)) : 0;
+    return 50 + kept + 23 + first + (gi - 1) * (16 + next);
 }
 
 /* One weight position, one in-group, one pass of the units over the field.
  * Outputs are dealt out evenly, so a worker may begin inside a row. */
-static int64_t amp_position(const LpChip *chip, const LpAmp *a, int64_t rows,
-                            int64_t len, int pack)
+static int64_t amp_position(const LpChip *chip, const LpAmp *a, int64_t units,
+                            int64_t rows, int64_t len, int pack)
 {
-    int64_t load = amp_load(chip, a) + (pack == 1 ? 15 : pack == 2 ? 46 : 60);
+    int64_t load = amp_load(chip, a, units) + (pack == 1   ? 15
+                                               : pack == 2 ? 46
+                                                           : 60);
+    if (pack > 4)
+        load += 20 * pack - 60;
     int64_t share = div_up(rows * len, W), pieces = div_up(share, len);
     int64_t piece = div_up(share, pieces);
-    return load + 3 + W * (17 + pieces * (3 + amp_worker(a, piece) - 9));
+    int64_t equal = rows * len % W ? 0 : 9;
+    return load + 3 + equal +
+           W * (17 + pieces * amp_worker(a, a->kernel_rows, piece));
 }
 
 int64_t amp_conv_block_cyc(const LpChip *chip, LpAmpMode mode, AmpConv c,
                            int64_t n)
 {
     const LpAmp *a = &chip->amp[mode];
-    return div_up(n, a->units) * div_up(c.kernel_rows, c.pack) * c.kernel_cols *
-           amp_position(chip, a, c.rows, c.len, c.pack);
+    int64_t units = amp_units(a, n);
+    return div_up(n, units) * div_up(c.kernel_rows, c.pack) * c.kernel_cols *
+           amp_position(chip, a, units, c.rows, c.len, c.pack);
 }
 
-int64_t amp_conv_cyc(const LpChip *chip, LpAmpMode mode, AmpConv c, int64_t k,
-                     int64_t n)
+int64_t amp_conv_cyc(const LpChip *chip, LpAmpMode mode, AmpConv c, AmpChans k)
 {
-    int64_t gi = div_up(k * c.pack, chip->amp[mode].in_group);
-    int64_t go = div_up(n, 16), outer = div_up(c.kernel_rows, c.pack);
-    int64_t group = 14 * go + outer * (14 * go + c.kernel_cols * 12 * go) +
-                    amp_conv_block_cyc(chip, mode, c, n);
-    int64_t vecs = div_up(div_up(c.rows * c.len * n, W), 2);
-    return 109 + gi * group + W * (vecs + 5); /* partials are zeroed first */
+    int64_t gi = div_up(k.in * c.pack, chip->amp[mode].in_group);
+    int64_t go = div_up(k.out, k.out_group);
+    int64_t outer = div_up(c.kernel_rows, c.pack);
+    int64_t group = 14 + outer * (14 + 12 * c.kernel_cols) +
+                    amp_conv_block_cyc(chip, mode, c, k.out_group);
+    /* partials are zeroed first */
+    int64_t vecs = div_up(div_up(c.rows * c.len * k.out_group, W), 2);
+    return 103 + 15 * W + 23 * go - 5 + 1 + W * (vecs + 5) * go + 16 +
+           gi * (14 + go * group);
 }
 
-int64_t hmac_cyc(const LpChip *chip, LpCostType t, int64_t m, int64_t k,
-                 int64_t n)
+int64_t hmac_cyc(const LpChip *chip, LpCostType t, int64_t m, int64_t in,
+                 int64_t k, int64_t n)
 {
-    int64_t v = vec_elems(chip, t);
+    int64_t v = vec_elems(chip, t), groups = div_up(in, k);
     int64_t dot = 7 + (k % v ? k * (t == LP_COST_HALF ? 1 : 2) : k / v);
     if (t == LP_COST_FLOAT && k % v == 0)
         dot = 7 + k;
@@ -95,16 +117,21 @@ int64_t hmac_cyc(const LpChip *chip, LpCostType t, int64_t m, int64_t k,
         dot = 7 + 14 * k; /* an int32 add takes 7, taken for the product too */
     /* every output channel by itself; partials are zeroed first */
     int64_t zero = W * (div_up(div_up(m * n, W), 2) + 5);
-    return (t == LP_COST_HALF ? 63 : 58) + 9 * W + 38 + zero +
-           n * (10 + W * (16 + 16 + 19 + div_up(m, W) * (7 + dot)));
+    int64_t each = n * (10 + W * (16 + 16 + 19 + div_up(m, W) * (7 + dot)));
+    return (t == LP_COST_HALF ? 63 : 58) + 9 * W + 23 + zero +
+           groups * (15 + each);
 }
 
-int64_t outer_cyc(LpCostType t, int64_t m, int64_t n)
+int64_t outer_cyc(const LpChip *chip, LpCostType t, int64_t m, int64_t n,
+                  int64_t group)
 {
-    int64_t width = div_up(m, W);
-    int64_t vecs = t == LP_COST_HALF ? div_up(lp_max(n - 12, 0), 4)
-                                     : div_up(lp_max(n - 6, 0), 2);
-    return W * (25 + 11 + width * (6 + vecs));
+    int64_t v = vec_elems(chip, t), width = div_up(m, W);
+    if (!group)
+        group = v;
+    /* three vectors and more are in an unrolled loop */
+    int64_t row = group < 3 * v ? 10 + group * (t == LP_COST_HALF ? 5 : 4) / 2
+                                : 6 + div_up(group - 3 * v, v);
+    return W * (25 + div_up(n, group) * (11 + width * row));
 }
 
 int64_t vmac_cyc(int64_t rows, int64_t len, int64_t m, int64_t fours,
@@ -180,9 +207,9 @@ int64_t transpose_cyc(LpCostType t, int64_t blocks, Block b)
     return 7 + W * (transpose_worker(t, div_up(blocks, W), b) - 7);
 }
 
-int64_t regroup_cyc(const LpChip *chip, LpCostType t, int64_t n, int64_t tiles)
+int64_t regroup_cyc(const LpChip *chip, LpCostType t, int64_t n, int64_t tiles,
+                    Block b)
 {
-    Block b = {16, 16};
     int64_t least = vec_elems(chip, t), blocks = div_up(n, b.rows * b.cols);
     /* while there are more tiles than blocks, these get smaller */
     while (blocks * 2 <= tiles && b.rows * b.cols > least * least) {

@@ -25,20 +25,48 @@ typedef struct Try {
     bool *found;
 } Try;
 
-/* A vertex walks 8 or 16 output channels, whole passes of the units. */
-static int least_group(const LpCostCtx *x, const Conv *c)
+/* A vertex walks 8 or 16 output channels, whole passes of the units, or of
+ * half of them. */
+int plan_least_group(const LpCostCtx *x, const Conv *c)
 {
-    return x->chip->amp[amp_mode(c->type, c->partials)].units > 8 ? 16 : 8;
+    LpAmpMode mode = amp_mode(c->type, c->partials);
+    return mode == LP_AMP_F16_F16 && x->chip->amp[mode].units > 8 ? 16 : 8;
+}
+
+int plan_most_group(const LpCostCtx *x, const Conv *c)
+{
+    const LpAmp *a = &x->chip->amp[amp_mode(c->type, c->partials)];
+    return (int)lp_max(a->units, a->in_group);
+}
+
+/* Groups of fewer inputs leave room for as many kernel rows more; they are of
+ * use where they need less padding. */
+static void try_amp(const Try *q, Conv c, bool whole)
+{
+    int full = q->x->chip->amp[amp_mode(c.type, c.partials)].in_group;
+    int64_t least = INT64_MAX;
+    c.method = LP_CONV_AMP;
+    for (c.in_group = full; c.in_group >= vec_elems(q->x->chip, c.type);
+         c.in_group /= 2) {
+        int64_t padded = div_up(c.in, c.in_group) * c.in_group;
+        if (padded >= least || (whole && padded != full))
+            continue;
+        least = padded;
+        for (c.out_group = plan_most_group(q->x, &c);
+             c.out_group >= plan_least_group(q->x, &c); c.out_group /= 2)
+            plan_search(q->x, &c, q->best, q->found);
+    }
 }
 
 static void try_methods(const Try *q, Conv c)
 {
     bool plain = c.krows == 1 && c.kcols == 1;
     if (c.type != LP_COST_INT) {
-        c.method = LP_CONV_AMP;
-        for (c.out_group = 16; c.out_group >= least_group(q->x, &c);
-             c.out_group /= 2)
-            plan_search(q->x, &c, q->best, q->found);
+        Conv direct = c; /* one group of inputs is a whole sum: its type */
+        direct.partials = c.out_type;
+        if (plain && c.partials != c.out_type && c.in <= 16)
+            try_amp(q, direct, true);
+        try_amp(q, c, false);
     }
     bool half = c.type == LP_COST_HALF && c.partials == LP_COST_FLOAT;
     if (half && c.out == 1 && c.groups > 1) {
@@ -52,8 +80,10 @@ static void try_methods(const Try *q, Conv c)
         plan_search(q->x, &c, q->best, q->found);
     }
     if (plain && c.in == 1) {
-        c.method = LP_CONV_OUTER;
-        plan_search(q->x, &c, q->best, q->found);
+        Conv direct = c;
+        direct.method = LP_CONV_OUTER;
+        direct.partials = c.out_type;
+        plan_search(q->x, &direct, q->best, q->found);
     }
     if (plain) {
         c.method = LP_CONV_HMAC;
@@ -119,6 +149,8 @@ static LpPlan plan_beyond(const LpCostCtx *x, const Conv *c)
     int64_t tiles = ctx_tiles(x);
     LpPlan p = {.split = {1, 1, 1, tiles, 1, 1, 1, 1, 1},
                 .tiles = tiles,
+                .in_group = x->chip->amp[mode].in_group,
+                .out_group = x->chip->amp[mode].in_group,
                 .flops = c->flops};
     p.tile_cyc = c->flops / (2 * tiles * lp_chip_amp_macs(x->chip, mode));
     p.total_cyc = p.tile_cyc;
@@ -174,22 +206,31 @@ static int64_t sent_cyc(const LpCostCtx *x, LpCostType t, int64_t n)
     return div_up(part, x->chip->exchange_bytes_cyc);
 }
 
-/* n elements in another grouping: sent as blocks to all tiles, transposed
- * there. */
-static void add_regroup(const LpCostCtx *x, LpCostType t, int64_t n, LpPlan *p)
+/* Groups whose channels change places: of the source, of the destination. */
+typedef struct Regroup {
+    int64_t n, dim, from, to;
+} Regroup;
+
+static int64_t common(int64_t a, int64_t b)
 {
-    charge(x, p, sent_cyc(x, t, n), regroup_cyc(x->chip, t, n, ctx_tiles(x)),
-           1);
+    return b ? common(b, a % b) : a;
 }
 
-/* The weights as the gradient of the input wants them: transposed where they
- * lie, then sent. */
-static void add_transposed(const LpCostCtx *x, LpCostType t, int64_t n,
-                           LpPlan *p)
+/* A vertex transposes blocks of both groups; where the source has no group of
+ * a vector, elements are sent one by one and each tile copies its own. */
+static int64_t regroup(const LpCostCtx *x, LpCostType t, Regroup r)
 {
-    int64_t blocks = div_up(div_up(n, 256), ctx_tiles(x));
-    charge(x, p, sent_cyc(x, t, n), transpose_cyc(t, blocks, (Block){16, 16}),
-           2);
+    int64_t tiles = ctx_tiles(x), v = vec_elems(x->chip, t);
+    int64_t from = common(r.from, r.dim);
+    if (from % v || r.to % v)
+        return copy_cyc(x->chip, t, div_up(r.n, tiles), true);
+    return regroup_cyc(x->chip, t, r.n, tiles, (Block){from, r.to});
+}
+
+/* Sent as blocks to all tiles, transposed there. */
+static void add_regroup(const LpCostCtx *x, LpCostType t, Regroup r, LpPlan *p)
+{
+    charge(x, p, sent_cyc(x, t, r.n), regroup(x, t, r), 1);
 }
 
 /* Re-laid copies may be more than the planner bargained for. */
@@ -198,35 +239,85 @@ static void note_fit(LpPlan *p)
     p->fits = p->fits && p->temp_bytes <= p->bound_bytes;
 }
 
-static void add_relays(const LpCostCtx *x, LpCostType t, LpConvPass pass,
-                       int64_t inputs, int64_t outputs, int64_t weights,
-                       bool product, LpPlan *p)
+/* What a layer's passes read and make: elements and channels. `fwd`: groups of
+ * its inputs in the forward plan, as which all tensors lie. */
+typedef struct Layer {
+    int64_t inputs, outputs, weights, in, out;
+    int64_t in_group, out_group, tiles;
+    bool product, swapped;
+} Layer;
+
+/* A product's weights are transposed where they lie, in blocks of both passes'
+ * groups, smaller ones of the first while tiles have none; a plan of its own
+ * fetches all of them. */
+static void add_transposed(const LpCostCtx *x, LpCostType t, const Layer *l,
+                           LpPlan *p)
 {
-    if (!p->flops)
+    int64_t v = vec_elems(x->chip, t);
+    Block b = {common(l->in_group, l->in), common(p->in_group, l->out)};
+    if (b.rows == 1 || b.cols == 1 || l->swapped || p->swapped) {
+        add_regroup(x, t, (Regroup){l->weights, l->in, b.rows, p->in_group}, p);
         return;
-    int64_t e = lp_cost_type_bytes(t), tiles = ctx_tiles(x);
-    if (pass == LP_PASS_BWD) {
-        add_transposed(x, t, weights, p);
-        if (!product)
-            p->temp_bytes += div_up(weights, tiles) * e;
     }
-    note_fit(p);
-    if (pass != LP_PASS_WU)
+    while (!p->joint && b.rows % (2 * v) == 0 &&
+           l->weights < l->tiles * b.rows * b.cols)
+        b.rows /= 2;
+    int64_t blocks = div_up(l->weights, b.rows * b.cols);
+    charge(x, p, p->joint ? 0 : sent_cyc(x, t, l->weights),
+           transpose_cyc(t, div_up(blocks, l->tiles), b), 1);
+}
+
+/* What more than seven tiles read is first laid out as they want it. */
+enum { VIEW_DESTS = 7 };
+
+static void add_backward_relays(const LpCostCtx *x, LpCostType t,
+                                const Layer *l, LpPlan *p)
+{
+    if (l->product) {
+        add_transposed(x, t, l, p);
+        if (p->split.out * p->split.kernel > VIEW_DESTS)
+            charge(x, p, sent_cyc(x, t, l->weights), 0, 1);
         return;
+    }
+    /* the weights: sent as blocks, transposed, sent on */
+    add_regroup(x, t, (Regroup){l->weights, l->in, l->in_group, p->in_group},
+                p);
+    charge(x, p, sent_cyc(x, t, l->weights), 0, 1);
+    p->temp_bytes += div_up(l->weights, ctx_tiles(x)) * lp_cost_type_bytes(t);
+    note_fit(p);
+}
+
+static void add_update_relays(const LpCostCtx *x, LpCostType t, const Layer *l,
+                              LpPlan *p)
+{
+    int64_t e = lp_cost_type_bytes(t), tiles = ctx_tiles(x);
     /* a convolution's copies in the new layout stay until it is done */
-    int64_t copies = (div_up(inputs, tiles) + div_up(outputs, tiles)) * e;
-    p->temp_bytes = lp_max(p->temp_bytes + (product ? 0 : copies), 2 * copies);
+    int64_t copies = (div_up(l->inputs, tiles) + div_up(l->outputs, tiles)) * e;
+    p->temp_bytes =
+        lp_max(p->temp_bytes + (l->product ? 0 : copies), 2 * copies);
     note_fit(p);
     /* both operands are transposed in one compute set, then sent on to where
      * the product wants them */
-    add_regroup(x, t, inputs, p);
-    add_regroup(x, t, outputs, p);
-    charge(x, p, sent_cyc(x, t, inputs) + sent_cyc(x, t, outputs), 0, 3);
+    add_regroup(x, t, (Regroup){l->inputs, l->in, l->in_group, p->in_group}, p);
+    add_regroup(x, t, (Regroup){l->outputs, l->out, l->out_group, p->in_group},
+                p);
+    charge(x, p, sent_cyc(x, t, l->inputs) + sent_cyc(x, t, l->outputs), 0, 3);
     if (p->joint)
         return; /* the result lies as the weights do */
     /* the result, before it is added to the weights */
-    add_regroup(x, t, weights, p);
-    charge(x, p, sent_cyc(x, t, weights), 0, 1);
+    if (!l->product || p->swapped != l->swapped)
+        add_regroup(
+            x, t, (Regroup){l->weights, l->out, p->out_group, l->in_group}, p);
+    charge(x, p, sent_cyc(x, t, l->weights), 0, 1);
+}
+
+static void add_relays(const LpCostCtx *x, LpCostType t, LpConvPass pass,
+                       const Layer *l, LpPlan *p)
+{
+    if (p->flops && pass == LP_PASS_BWD)
+        add_backward_relays(x, t, l, p);
+    if (p->flops && pass == LP_PASS_WU)
+        add_update_relays(x, t, l, p);
 }
 
 LpCost lp_plan_cost(const LpCostCtx *x, LpCostType t, const LpPlan *p)
@@ -246,6 +337,10 @@ LpCost lp_plan_cost(const LpCostCtx *x, LpCostType t, const LpPlan *p)
                 .vertex_bytes = p->vertex_bytes,
                 .exchange_code_bytes = p->exchange_code_bytes,
                 .tiles = (int)p->tiles};
+    if (p->direct) { /* the partials are the result */
+        c.temp_tile_bytes -= p->partial_bytes;
+        c.early_tile_bytes = 0;
+    }
     c.compute_cyc = p->total_cyc - c.exchange_cyc - c.sync_cyc;
     if (!p->tiles)
         return c;
@@ -385,17 +480,6 @@ static void plan_layer(const LpCostCtx *x, LpCostType t, LpMatmulShape layer,
     }
 }
 
-static void add_product_relays(const LpCostCtx *x, LpCostType t,
-                               LpConvPass pass, LpMatmulShape s, LpPlan *p)
-{
-    int64_t a = s.groups * s.m * s.k, b = s.groups * s.k * s.n;
-    int64_t d = s.groups * s.m * s.n;
-    if (pass == LP_PASS_WU) /* [m, k] is the input, [k, n] the gradient */
-        add_relays(x, t, pass, a, b, d, true, p);
-    else
-        add_relays(x, t, pass, a, d, b, true, p);
-}
-
 static PlanKey product_key(const LpCostCtx *x, LpCostType t, LpMatmulShape s,
                            LpConvPass pass)
 {
@@ -419,10 +503,20 @@ LpPlan lp_plan_matmul(const LpCostCtx *x, LpCostType t, LpMatmulShape s,
     }
     LpMatmulShape layer = layer_of(s, pass);
     plan_layer(x, t, layer, plan);
+    Layer l = {.inputs = layer.groups * layer.m * layer.k,
+               .outputs = layer.groups * layer.m * layer.n,
+               .weights = layer.groups * layer.k * layer.n,
+               .in = layer.k,
+               .out = layer.n,
+               .in_group = plan[0].in_group,
+               .out_group = plan[1].in_group,
+               .tiles = plan[0].tiles,
+               .product = true,
+               .swapped = plan[0].swapped};
     for (int i = 0; i < 3; i++) {
         LpConvPass each = (LpConvPass)(LP_PASS_FWD + i);
         LpMatmulShape own = pass_of(layer, each);
-        add_product_relays(x, t, each, own, &plan[i]);
+        add_relays(x, t, each, &l, &plan[i]);
         key = product_key(x, t, own, each);
         plan_cache_add(x->cache, &key, &plan[i]);
     }
@@ -493,19 +587,24 @@ LpPlan lp_plan_conv(const LpCostCtx *x, LpCostType t, const LpConvShape *s,
     if (plan_cache_find(x->cache, &key, &p))
         return p;
     Conv c = forward(s);
-    int64_t weights = s->groups * s->in * s->out * c.krows * c.kcols;
-    int64_t inputs =
-        s->batch * s->groups * s->in * s->field[0] * s->field[1] * s->field[2];
-    int64_t outputs = c.batch * c.rows * c.cols * s->groups * s->out;
+    Layer l = {.inputs = s->batch * s->groups * s->in * s->field[0] *
+                         s->field[1] * s->field[2],
+               .outputs = c.batch * c.rows * c.cols * s->groups * s->out,
+               .weights = s->groups * s->in * s->out * c.krows * c.kcols,
+               .in = s->in,
+               .out = s->out,
+               .out_group = 16};
+    if (pass == LP_PASS_BWD || pass == LP_PASS_WU)
+        l.in_group = lp_plan_conv(x, t, s, LP_PASS_FWD).in_group;
     if (pass == LP_PASS_BWD)
         c = backward(s, c);
     else if (pass == LP_PASS_WU)
         c = update(s, c);
     p = plan_conv(x, t, pass, c);
-    add_relays(x, t, pass, inputs, outputs, weights, false, &p);
+    add_relays(x, t, pass, &l, &p);
     bool sparse = s->kernel[1] < s->stride[1] || s->kernel[2] < s->stride[2];
     if (pass == LP_PASS_BWD && sparse && p.flops)
-        charge(x, &p, sent_cyc(x, t, inputs), 0, 1); /* among zeros */
+        charge(x, &p, sent_cyc(x, t, l.inputs), 0, 1); /* among zeros */
     plan_cache_add(x->cache, &key, &p);
     return p;
 }

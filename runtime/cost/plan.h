@@ -18,6 +18,7 @@ typedef struct Conv {
     int64_t zrow, zcol;         /* places apart that inputs lie among zeros */
     int64_t row_uses, col_uses; /* pairs of result and tap that meet an input */
     int64_t in_rows, in_cols;   /* what exists without padding */
+    int in_group;               /* input channels that lie together */
     int out_group;              /* output channels of one AMP vertex walk */
     bool combined;              /* groups were joined with zeros between */
     bool product;               /* a matrix product, not a convolution */
@@ -46,9 +47,12 @@ void plan_search(const LpCostCtx *x, const Conv *c, LpPlan *best, bool *found);
  * weigh together; false when none fits. */
 bool plan_joint(const LpCostCtx *x, Conv c, LpPlan best[3], int64_t *cost);
 
-/* Kernel rows that AMP folds into few input channels (1, 2 or 4) where a tile
- * has `krows` of them. */
-int plan_pack(const Conv *c, int64_t krows);
+/* Kernel rows that AMP takes at once where its groups of inputs are small. */
+int plan_pack(const LpCostCtx *x, const Conv *c);
+
+/* Output channels of the smallest and of the largest group. */
+int plan_least_group(const LpCostCtx *x, const Conv *c);
+int plan_most_group(const LpCostCtx *x, const Conv *c);
 
 /* Grain in which channels are dealt out. */
 int64_t plan_in_grain(const LpCostCtx *x, const Conv *c);

@@ -14,16 +14,15 @@ typedef struct Share {
     int64_t n_in, n_weight, n_out; /* elements */
 } Share;
 
-int plan_pack(const Conv *c, int64_t krows)
+int plan_pack(const LpCostCtx *x, const Conv *c)
 {
-    int pack = c->in <= 4 ? 4 : c->in <= 8 ? 2 : 1;
-    return pack > krows ? 1 : pack;
+    return x->chip->amp[amp_mode(c->type, c->partials)].in_group / c->in_group;
 }
 
 int64_t plan_in_grain(const LpCostCtx *x, const Conv *c)
 {
-    if (c->method == LP_CONV_AMP)
-        return x->chip->amp[amp_mode(c->type, c->partials)].in_group;
+    if (c->method == LP_CONV_AMP || (c->method == LP_CONV_HMAC && c->in_group))
+        return c->in_group;
     return c->method == LP_CONV_HMAC ? vec_elems(x->chip, c->type) : 1;
 }
 
@@ -38,7 +37,7 @@ int64_t plan_group_grain(const Conv *c)
 
 int64_t plan_out_grain(const Conv *c)
 {
-    return c->method == LP_CONV_AMP ? c->out_group : 1;
+    return c->method == LP_CONV_AMP || c->joint ? c->out_group : 1;
 }
 
 /* Input positions under `out` outputs and `taps` weights. */
@@ -77,6 +76,8 @@ static Share share_of(const LpCostCtx *x, const Conv *c, const LpSplit *s)
         .out = channels(c->out, s->out * s->serial_out, plan_out_grain(c)),
         .krows = div_up(c->krows, s->kernel),
     };
+    if (c->method == LP_CONV_AMP) /* zeros fill the last rows of weights */
+        t.krows = div_up(t.krows, plan_pack(x, c)) * plan_pack(x, c);
     t.cols = lp_min(t.cols, lp_max(c->cols, 1));
     int64_t ir = extent(t.rows, c->srow, t.krows, c->drow, c->zrow, c->in_rows);
     int64_t ic =
@@ -96,9 +97,11 @@ static int64_t kernel_cyc(const LpCostCtx *x, const Conv *c, const Share *t)
     int64_t met_cols = met(t->cols, c->cols, c->kcols, c->col_uses, c->zcol);
     switch (c->method) {
     case LP_CONV_HMAC:
-        return t->groups * hmac_cyc(x->chip, c->type, m, t->in, t->out);
+        return t->groups * hmac_cyc(x->chip, c->type, m, t->in,
+                                    c->in_group ? c->in_group : t->in, t->out);
     case LP_CONV_OUTER:
-        return t->groups * outer_cyc(c->type, m, t->out);
+        return outer_cyc(x->chip, c->type, m, t->groups * t->out,
+                         c->joint ? c->out_group : 0);
     case LP_CONV_VMAC:
         return vmac_cyc(met_rows, met_cols, m, t->groups / 4, t->in,
                         t->krows * c->kcols);
@@ -108,12 +111,11 @@ static int64_t kernel_cyc(const LpCostCtx *x, const Conv *c, const Share *t)
     case LP_CONV_AMP:
         break;
     }
+    AmpChans k = {t->in, t->out, c->out_group};
     if (t->krows == 1 && c->kcols == 1)
-        return t->groups * amp_gemm_cyc(x->chip, mode, m, t->in, t->out);
-    AmpConv a = {met_rows, met_cols, t->krows, c->kcols,
-                 plan_pack(c, t->krows)};
-    int64_t in = a.pack > 1 ? c->in : t->in;
-    return t->groups * amp_conv_cyc(x->chip, mode, a, in, t->out);
+        return t->groups * amp_gemm_cyc(x->chip, mode, m, k);
+    AmpConv a = {met_rows, met_cols, t->krows, c->kcols, plan_pack(x, c)};
+    return t->groups * amp_conv_cyc(x->chip, mode, a, k);
 }
 
 /* Exchange and sum of the partials, or their cast. Returns the steps. */
@@ -203,20 +205,24 @@ static int add_expansion(const LpCostCtx *x, const Conv *c, const Share *t,
 
 /* One operand of n elements brought into another layout by `tiles` tiles. */
 static int64_t relay_cyc(const LpCostCtx *x, LpCostType t, int64_t n,
-                         int64_t tiles)
+                         int64_t tiles, int64_t inner)
 {
     int64_t part = div_up(n, tiles);
-    return copy_cyc(x->chip, t, part, true) +
+    bool vectors = inner % vec_elems(x->chip, t) == 0;
+    return copy_cyc(x->chip, t, part, true) * 4 / (vectors ? 4 : 3) +
            div_up(part * lp_cost_type_bytes(t), x->chip->exchange_bytes_cyc);
 }
 
 /* What the planner fears its choice will cost its neighbours: operands and
  * results that do not come, or are not wanted, as the plan has them. Weighed,
  * not paid: the operands are allocated as planned. */
-static int64_t layout_cyc(const LpCostCtx *x, const Conv *c, int64_t tiles)
+static int64_t layout_cyc(const LpCostCtx *x, const Conv *c, const Share *t,
+                          int64_t tiles)
 {
     bool wu = c->pass == LP_PASS_WU && !c->product;
-    bool pad_in = c->in % plan_in_grain(x, c) != 0;
+    /* a group of HMAC is what a tile has */
+    bool own = c->method == LP_CONV_HMAC && !c->in_group;
+    bool pad_in = c->in % (own ? t->in : plan_in_grain(x, c)) != 0;
     bool pad_out = c->out % plan_out_grain(c) != 0;
     bool moved = c->swapped || c->combined || c->expand > 1 || wu;
     int64_t rows = mul_sat(c->groups * c->batch, c->rows * c->cols);
@@ -229,12 +235,12 @@ static int64_t layout_cyc(const LpCostCtx *x, const Conv *c, int64_t tiles)
     if (moved || pad_in ||
         (fc &&
          (c->pass == LP_PASS_WU || (c->pass == LP_PASS_BWD && !c->joint))))
-        cyc += relay_cyc(x, c->type, input, tiles);
+        cyc += relay_cyc(x, c->type, input, tiles, c->in * c->out);
     if (moved || pad_in || pad_out)
-        cyc += relay_cyc(x, c->type, weights, tiles);
+        cyc += relay_cyc(x, c->type, weights, tiles, c->in * c->out);
     if ((c->swapped && !wu) || (wu && !c->swapped) || c->combined || pad_out ||
         (fc && c->pass == LP_PASS_WU && !c->joint))
-        cyc += relay_cyc(x, c->out_type, output, tiles);
+        cyc += relay_cyc(x, c->out_type, output, tiles, c->out);
     else if (!fc && c->out_group != 16 && c->method == LP_CONV_AMP)
         cyc += div_up(
             5 * copy_cyc(x->chip, c->out_type, div_up(output, tiles), false),
@@ -305,8 +311,12 @@ bool plan_eval(const LpCostCtx *x, const Conv *c, const LpSplit *s,
     p->total_cyc = p->in_cyc + p->weight_cyc + p->partial_cyc + p->tile_cyc +
                    p->reduce_cyc + p->transform_cyc +
                    p->transform_exchange_cyc + p->serial_cyc + p->sync_cyc;
+    p->in_group =
+        c->method == LP_CONV_HMAC && !c->in_group ? t.in : plan_in_grain(x, c);
+    p->out_group = plan_out_grain(c);
+    p->direct = s->in * s->kernel * turns == 1 && c->partials == c->out_type;
     p->interleaved_bytes = c->method == LP_CONV_AMP ? p->partial_bytes : 0;
-    p->layout_cyc = layout_cyc(x, c, p->tiles);
+    p->layout_cyc = layout_cyc(x, c, &t, p->tiles);
     if (s->in * s->kernel == 1) /* it counts partials that do not move */
         p->layout_cyc += turns * div_up(p->partial_bytes, bus);
     p->exchange_code_bytes +=

@@ -66,35 +66,55 @@ static Conv pass_of(Conv c, LpConvPass pass, int64_t cols, int64_t in,
     return c;
 }
 
+/* The methods of the passes: the gradient of the weights has the unit where
+ * its results are of groups, and an outer product where the batch is one. */
+static void set_methods(Joint *q, LpConvMethod method, int64_t batch)
+{
+    for (int i = 0; i < 3; i++) {
+        Conv *c = &q->pass[i];
+        c->method = method;
+        if (i != LP_PASS_WU - LP_PASS_FWD || method == LP_CONV_AMP)
+            continue;
+        c->method = batch == 1 ? LP_CONV_OUTER : LP_CONV_AMP;
+        if (batch == 1)
+            c->partials = c->out_type;
+    }
+}
+
+static void try_groups(Joint *q, Conv c, LpConvMethod method)
+{
+    int64_t k = c.in, n = c.cols, b = c.out;
+    bool amp = method == LP_CONV_AMP;
+    c.col_grain = c.in_group;
+    q->pass[0] = pass_of(c, LP_PASS_FWD, n, k, b);
+    q->pass[1] = pass_of(c, LP_PASS_BWD, k, n, b);
+    q->pass[2] = pass_of(c, LP_PASS_WU, n, b, k);
+    set_methods(q, method, b);
+    Conv *wu = &q->pass[2];
+    int full = q->x->chip->amp[amp_mode(c.type, c.partials)].in_group;
+    wu->in_group = amp ? c.out_group : full;
+    wu->out_group = amp || b == 1 ? c.in_group : plan_most_group(q->x, &c);
+    if (wu->method == LP_CONV_AMP && b <= full && wu->in_group == full)
+        wu->partials = c.out_type; /* one group of inputs is a whole sum */
+    search(q, c.in_group);
+}
+
 /* c: the forward pass, its columns the outputs, its output channels the
  * batch. */
 bool plan_joint(const LpCostCtx *x, Conv c, LpPlan best[3], int64_t *cost)
 {
-    static const LpConvMethod methods[][3] = {
-        {LP_CONV_AMP, LP_CONV_AMP, LP_CONV_AMP},
-        {LP_CONV_HMAC, LP_CONV_HMAC, LP_CONV_HMAC},
-        {LP_CONV_HMAC, LP_CONV_HMAC, LP_CONV_OUTER}};
-    int64_t k = c.in, n = c.cols, b = c.out;
+    const LpAmp *a = &x->chip->amp[amp_mode(c.type, c.partials)];
     Joint q = {.x = x, .best = best};
     c.joint = true;
-    for (int m = 0; m < 3; m++) {
-        if (m == 2 && b != 1)
-            continue;
-        bool amp = methods[m][0] == LP_CONV_AMP;
-        c.method = methods[m][0];
-        for (c.out_group = 16; c.out_group >= (amp ? 8 : 16);
-             c.out_group /= 2) {
-            int64_t grain = plan_in_grain(x, &c);
-            c.col_grain = grain;
-            q.pass[0] = pass_of(c, LP_PASS_FWD, n, k, b);
-            q.pass[1] = pass_of(c, LP_PASS_BWD, k, n, b);
-            q.pass[2] = pass_of(c, LP_PASS_WU, n, b, k);
-            for (int i = 0; i < 3; i++)
-                q.pass[i].method = methods[m][i];
-            q.pass[2].out_group = 16;
-            search(&q, grain);
-        }
-    }
+    for (c.in_group = a->in_group; c.in_group >= 8; c.in_group /= 2)
+        for (c.out_group = plan_most_group(x, &c);
+             c.out_group >= plan_least_group(x, &c); c.out_group /= 2)
+            if (c.in_group % lp_min(a->units, c.out_group) == 0)
+                try_groups(&q, c, LP_CONV_AMP);
+    c.out_group = 1;
+    for (c.in_group = a->units; c.in_group <= 8 * a->units;
+         c.in_group += a->units)
+        try_groups(&q, c, LP_CONV_HMAC);
     *cost = q.cost;
     return q.fits;
 }

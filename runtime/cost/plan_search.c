@@ -93,10 +93,10 @@ static int64_t block_cyc(const Search *q, const LpSplit *s)
     if (c->method != LP_CONV_AMP)
         return each * rows * cols * krows * c->kcols * plan_in_grain(q->x, c) /
                vec_elems(q->x->chip, c->type);
-    if (krows * c->kcols == 1)
+    if (krows * c->kcols * plan_pack(q->x, c) == 1)
         return each *
                amp_block_cyc(q->x->chip, mode, rows * cols, c->out_group);
-    AmpConv a = {rows, cols, krows, c->kcols, plan_pack(c, krows)};
+    AmpConv a = {rows, cols, krows, c->kcols, plan_pack(q->x, c)};
     return each * amp_conv_block_cyc(q->x->chip, mode, a, c->out_group);
 }
 

@@ -52,28 +52,36 @@ void cost_step(const LpCostCtx *x, LpCost *c, int64_t exchange_cyc,
 
 LpAmpMode amp_mode(LpCostType t, LpCostType partials);
 
-/* m rows x k input channels x n output channels, kernel 1x1. */
-int64_t amp_gemm_cyc(const LpChip *chip, LpAmpMode mode, int64_t m, int64_t k,
-                     int64_t n);
+/* Input and output channels of a vertex, the latter in groups. */
+typedef struct AmpChans {
+    int64_t in, out, out_group;
+} AmpChans;
+
+/* m rows, kernel 1x1. */
+int64_t amp_gemm_cyc(const LpChip *chip, LpAmpMode mode, int64_t m, AmpChans k);
 
 /* What such a vertex spends at least on one in-group and n output channels,
  * passes of the units alone. */
 int64_t amp_block_cyc(const LpChip *chip, LpAmpMode mode, int64_t m, int64_t n);
 
 /* `rows` rows of `len` outputs under kernel_rows x kernel_cols weights, of
- * which `pack` rows are folded into the input channels (1, 2 or 4). */
+ * which `pack` rows at once make up for missing input channels. */
 typedef struct AmpConv {
     int64_t rows, len, kernel_rows, kernel_cols;
     int pack;
 } AmpConv;
 
-int64_t amp_conv_cyc(const LpChip *chip, LpAmpMode mode, AmpConv c, int64_t k,
-                     int64_t n);
+int64_t amp_conv_cyc(const LpChip *chip, LpAmpMode mode, AmpConv c, AmpChans k);
 int64_t amp_conv_block_cyc(const LpChip *chip, LpAmpMode mode, AmpConv c,
                            int64_t n);
-int64_t hmac_cyc(const LpChip *chip, LpCostType t, int64_t m, int64_t k,
-                 int64_t n);
-int64_t outer_cyc(LpCostType t, int64_t m, int64_t n);
+
+/* m rows of `in` input channels, k of them together, x n output channels. */
+int64_t hmac_cyc(const LpChip *chip, LpCostType t, int64_t m, int64_t in,
+                 int64_t k, int64_t n);
+
+/* m columns x n channels, `group` of them together (0: a vector). */
+int64_t outer_cyc(const LpChip *chip, LpCostType t, int64_t m, int64_t n,
+                  int64_t group);
 
 /* Depthwise, four groups at once: `rows` rows of `len` results that a tap
  * meets, of m results, `in` channels a group. */
@@ -96,9 +104,9 @@ typedef struct Block {
 } Block;
 int64_t transpose_cyc(LpCostType t, int64_t blocks, Block b);
 
-/* n elements spread over `tiles`, in blocks whose groups of 16 change places.
- */
-int64_t regroup_cyc(const LpChip *chip, LpCostType t, int64_t n, int64_t tiles);
+/* n elements spread over `tiles`, in blocks whose groups change places. */
+int64_t regroup_cyc(const LpChip *chip, LpCostType t, int64_t n, int64_t tiles,
+                    Block b);
 
 /* dynamicSlice of one region of `elems`. */
 int64_t slice_cyc(const LpChip *chip, LpCostType t, int64_t elems);

@@ -68,17 +68,26 @@ describe("a vertex takes the cycles of its published estimate:", function()
     local function amp(chip, mode)
       return ask("amp", chip, mode, 48, 32, 32).cyc
     end
-    -- 8 rows a worker, two input groups, two output groups of two passes
-    assert.equal(123 + 2 * (15 + 2 * 19 + 4 * (38 + 6 * 51)), amp("ipu2", F16_F32))
+    -- 8 rows a worker, two output groups: passes of the units, weights loaded before each; the
+    -- first group of inputs writes its partials, the others add to them
+    local function total(passes, load, first, next, groups)
+      return 50 + 23 + 2 * (19 + passes * (7 + load + 6 * first + 14))
+        + (groups - 1) * (16 + 2 * (19 + passes * (6 + load + 6 * next + 14)))
+    end
+    local kept = 6 * (10 + 2)
+    assert.equal(kept + total(2, 32, 38 - 10 + 20, 40 - 10 + 20, 2), amp("ipu2", F16_F32))
     assert.equal(amp("ipu2", F16_F32), amp("ipu1", F16_F32))
-    assert.equal(123 + 2 * (15 + 2 * 19 + 2 * (70 + 6 * 51)), amp("ipu2", F16_F16))
-    assert.equal(123 + 2 * (15 + 2 * 19 + 4 * (70 + 6 * 86)) + 4 * 6 * 34, amp("ipu2", F32))
+    assert.equal(kept + total(1, 64, 38 - 10 + 20, 40 - 10 + 20, 2), amp("ipu2", F16_F16))
+    -- of float, eight inputs lie together and a row takes eight cycles
+    assert.equal(total(1, 64, 46 + 40 + 2 + 8 * 8, 46 + 40, 4), amp("ipu2", F32))
+    assert.equal(total(2, 32, 46 + 40 + 2 + 4 * 8, 46 + 40, 4), amp("ipu1", F32))
   end)
 
   it("the matrix unit under a kernel", function()
     -- 32 outputs a worker in two rows of 16, 3 x 3 weights, two passes
-    local pos = 32 + 15 + 3 + 6 * (17 + 2 * (3 + 83 - 9))
-    local want = 109 + 14 + 3 * (14 + 3 * (12 + 2 * pos)) + 6 * (256 + 5)
+    local pos = 32 + 15 + 3 + 9 + 6 * (17 + 2 * (34 - 6 + 13 * 4))
+    local loop = 14 + 14 + 3 * (14 + 3 * (12 + 2 * pos))
+    local want = 103 + 6 * 6 + 6 * 9 + 17 + 2 + 16 + loop + 6 * (256 + 14 - 9)
     assert.equal(want, ask("amp_conv", "ipu2", 1, 12, 16, 16, 16, 3, 3, 1).cyc)
   end)
 
@@ -86,7 +95,9 @@ describe("a vertex takes the cycles of its published estimate:", function()
     -- two output channels, each of a row a worker; partials of two zeroed
     assert.equal(63 + 54 + 38 + 6 * (1 + 5) + 2 * (10 + 6 * (16 + 16 + 19 + 7 + 7 + 4)),
       ask("hmac", "ipu2", 6, 16, 2).cyc)
-    assert.equal(6 * (25 + 11 + 2 * (6 + 5)), ask("outer", "ipu2", 12, 32).cyc)
+    assert.equal(6 * (25 + 11 + 2 * (6 + 5)), ask("outer", "ipu2", 12, 32, 32).cyc)
+    -- groups of a vector are in no unrolled loop
+    assert.equal(6 * (25 + 8 * (11 + 2 * (10 + 4 * 5 // 2))), ask("outer", "ipu2", 12, 32, 0).cyc)
   end)
 
   it("products of a vertex without the matrix unit", function()

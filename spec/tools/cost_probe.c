@@ -139,13 +139,15 @@ static bool vertex(const LpChip *c, const char *f)
                 show("cyc", lp_ew_tile_cyc(c, (LpEwOp)op, (LpEwForm)arg[4],
                                            type(5), arg[6]));
     } else if (!strcmp(f, "amp"))
-        show("cyc", amp_gemm_cyc(c, (LpAmpMode)arg[3], arg[4], arg[5], arg[6]));
+        show("cyc", amp_gemm_cyc(c, (LpAmpMode)arg[3], arg[4],
+                                 (AmpChans){arg[5], arg[6], 16}));
     else if (!strcmp(f, "amp_conv"))
-        show("cyc", amp_conv_cyc(c, (LpAmpMode)arg[3], a, arg[6], arg[7]));
+        show("cyc", amp_conv_cyc(c, (LpAmpMode)arg[3], a,
+                                 (AmpChans){arg[6], arg[7], 16}));
     else if (!strcmp(f, "hmac"))
-        show("cyc", hmac_cyc(c, t, arg[3], arg[4], arg[5]));
+        show("cyc", hmac_cyc(c, t, arg[3], arg[4], arg[4], arg[5]));
     else if (!strcmp(f, "outer"))
-        show("cyc", outer_cyc(t, arg[3], arg[4]));
+        show("cyc", outer_cyc(c, t, arg[3], arg[4], arg[5]));
     else if (!strcmp(f, "vmac"))
         show("cyc",
              vmac_cyc(arg[4], arg[5], arg[4] * arg[5], arg[6] / 4, 1, arg[7]));

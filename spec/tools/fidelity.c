@@ -409,16 +409,16 @@ typedef struct Group {
 } Group;
 
 static const Group groups[] = {
-    {"GEMM", "gemm", "", NULL, products, 3, 8},
-    {"BERT fully connected", "fc", "bert_", "bert_grouped", products, 3, 8},
-    {"BERT grouped products", "fc", "bert_grouped", NULL, products, 8, 8},
-    {"small fully connected", "fc", "", NULL, products, 18, 40},
+    {"GEMM", "gemm", "", NULL, products, 3, 6},
+    {"BERT fully connected", "fc", "bert_", "bert_grouped", products, 3, 4},
+    {"BERT grouped products", "fc", "bert_grouped", NULL, products, 6, 6},
+    {"small fully connected", "fc", "", NULL, products, 12, 14},
     {"convolutions", "conv", "", NULL, convolution, 5, 18},
     {"reductions", "reduction", "", NULL, reduction, 10, 22},
     {"LSTM", "lstm", "", NULL, recurrent, 18, 32},
     {"GRU", "gru", "", NULL, recurrent, 18, 32},
     {"pooling", "pool", "", NULL, pooling, 15, 30},
-    {"embeddings", "embedding", "", NULL, embedding, 5, 36},
+    {"embeddings", "embedding", "", NULL, embedding, 5, 12},
 };
 enum { N_GROUPS = sizeof groups / sizeof *groups };
 

@@ -100,6 +100,15 @@ static bool gone(const Ranges *h, const LpLiveRange *old,
            overwrites(h->g, lp_graph_maker(h->g, now->v), old->v);
 }
 
+/* Are several values of it there at once? */
+static bool stashed(const LpIpuPlan *p, LpVal v)
+{
+    for (size_t i = 0; i < p->n_stash; i++)
+        if (p->stash[i].v == v && p->stash[i].depth > 1)
+            return true;
+    return false;
+}
+
 /* New values of variables are written in place; the old one of a carried
  * variable lies there until then, and is a copy if it is read later. */
 static void in_place(Ranges *h, int run)
@@ -114,7 +123,8 @@ static void in_place(Ranges *h, int run)
         LpLiveRange *old = lp_var_carried(v) ? find(h, v->micro_in, run) : NULL;
         if (now && now->kind == LP_RANGE_MADE)
             now->alias = true;
-        if (old && old->kind == LP_RANGE_INPUT)
+        if (old && (old->kind == LP_RANGE_INPUT ||
+                    (old->kind == LP_RANGE_STASH && !stashed(h->p, old->v))))
             old->alias = !now || gone(h, old, now);
     }
 }
