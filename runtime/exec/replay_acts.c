@@ -209,12 +209,16 @@ static void count_vars(LpReplay *x)
 static void count_renewed(LpReplay *x)
 {
     const LpIpuPlan *p = x->p;
-    for (size_t i = 0; i < p->n_partial; i++)
-        if (lp_ipu_first_partial(p, i))
-            lp_replay_move(
-                x, LP_ACT_COPY, p->pass[p->partial[i].run].ipu,
-                p->var_ipu[p->partial[i].var],
-                lp_type_bytes(&x->step->var[p->partial[i].var].type));
+    for (size_t i = 0; i < p->n_partial; i++) {
+        int var = p->partial[i].var, from = p->pass[p->partial[i].run].ipu;
+        const LpVariable *v = &x->step->var[var];
+        if (!lp_ipu_first_partial(p, i))
+            continue;
+        if (lp_ipu_off_chip(p, v))
+            lp_replay_move(x, LP_ACT_LOAD, from, 0, lp_type_bytes(&v->type));
+        lp_replay_move(x, LP_ACT_COPY, from, p->var_ipu[var],
+                       lp_type_bytes(&v->type));
+    }
     for (size_t i = 0; i < p->n_replicated; i++) {
         int var = p->replicated[i].var;
         const LpVariable *v = &x->step->var[var];

@@ -1,8 +1,8 @@
-/* The row of the weight update: gradients are summed over the replicas of a
- * group, state that lives off chip comes and goes, then every IPU updates its
- * parameters. With sharded state the sum is scattered, each replica updates its
- * share, and the new parameters are gathered. At the end IPUs that read a
- * parameter of another one get the new one. */
+/* The row of the weight update: what lives off chip comes, gradients are summed
+ * over the replicas of a group, then every IPU updates its parameters, and what
+ * lives off chip goes. With sharded state the sum is scattered, each replica
+ * updates its share, and the new parameters are gathered. At the end IPUs that
+ * read a parameter of another one get the new one. */
 #include "src/ops/cost_ctx.h"
 #include "src/passes/ipu/traffic.h"
 
@@ -86,6 +86,11 @@ static void off_chip_traffic(Update *u)
         const LpTransfer *s = &p->transfer[i];
         if (s->run < 0)
             (s->load ? u->load : u->store)[p->var_ipu[s->at]] += s->bytes;
+    }
+    for (size_t i = 0; i < p->n_partial; i++) {
+        const LpVariable *v = &p->step->var[p->partial[i].var];
+        if (lp_ipu_first_partial(p, i) && lp_ipu_off_chip(p, v))
+            u->load[p->pass[p->partial[i].run].ipu] += lp_type_bytes(&v->type);
     }
 }
 
@@ -228,9 +233,9 @@ static LpStatus build(Update *u)
     LP_TRY(p->err->code);
     find_shared(u);
     off_chip_traffic(u);
+    LP_TRY(lp_row_transfer(&u->b, LP_ACT_LOAD, u->load, &cyc, &sync));
     LP_TRY(fetch_parts(u));
     LP_TRY(collectives(u, false));
-    LP_TRY(lp_row_transfer(&u->b, LP_ACT_LOAD, u->load, &cyc, &sync));
     find_shares(u, value);
     LP_TRY(compute(u, value));
     LP_TRY(copies(u));
