@@ -303,14 +303,15 @@ typedef struct LpLiveStep {
 } LpLiveStep;
 
 /* A tensor that is there from step `from` to step `to`: value v, or (LP_NOVAL)
- * variable `var`, which comes for a run from streaming memory or from other
- * replicas. What is sent between two periods has a second span, whose `block` is
- * the number of the first. */
+ * variable `var`, which comes for a run, or the update, from streaming memory or
+ * from other replicas. What is sent between two periods has a second span, whose
+ * `block` is the number of the first. */
 typedef struct LpLiveSpan {
     const char *name, *scope;
     LpVal v;
     int var;
     uint32_t from, to, block;
+    bool update; /* v is a value of the update */
     int64_t bytes;
 } LpLiveSpan;
 

@@ -18,6 +18,7 @@ typedef struct Span {
     size_t next_from, next_to; /* +1, spans that start, end there */
     size_t block;              /* the first span of its memory */
     bool ahead;                /* comes between two periods */
+    bool update;               /* v is a value of the update */
 } Span;
 
 typedef struct Live {
@@ -27,10 +28,11 @@ typedef struct Live {
     LpTiles tiles;
     Span *span;
     size_t n_span, cap_span;
-    size_t *last;   /* by value: its last span + 1 */
-    bool *off;      /* by value: its stash is off chip */
-    uint32_t *base; /* by run: its first entry */
-    uint32_t end;
+    size_t *last;        /* by value: its last span + 1 */
+    size_t *last_update; /* by value of the update: likewise */
+    bool *off;           /* by value: its stash is off chip */
+    uint32_t *base;      /* by run: its first entry */
+    uint32_t end, all;   /* steps of a period; with those of the update */
     int64_t peak[LP_TILE_CLASSES]; /* of what is not always live */
     int64_t peak_total, activation, temporary;
     int64_t fullest;
@@ -40,8 +42,13 @@ typedef struct Live {
 
 static LpStatus add_span(Live *l, LpVal v, int var, uint32_t from, uint32_t to)
 {
-    const LpType *t = v ? lp_graph_type(l->g, v) : &l->p->step->var[var].type;
-    LpSpread s = lp_tiles_deal_type(&l->tiles, l->p->o.chip, t);
+    bool update = from >= l->end; /* with shares of variables */
+    const LpGraph *g = update ? l->p->step->update : l->g;
+    const LpVariable *x = v ? NULL : &l->p->step->var[var];
+    const LpType *t = v ? lp_graph_type(g, v) : &x->type;
+    int64_t n = x && update ? lp_ipu_kept(l->p, x) : lp_numel(t);
+    LpSpread s = lp_tiles_deal(&l->tiles, l->p->o.chip, n,
+                               (int64_t)lp_dtype_size(t->dtype));
     size_t block = l->n_span;
     LP_IPU_ADD(l, span, l->p->err,
                (Span){.v = v,
@@ -49,9 +56,10 @@ static LpStatus add_span(Live *l, LpVal v, int var, uint32_t from, uint32_t to)
                       .from = from,
                       .to = to,
                       .s = s,
-                      .block = block});
+                      .block = block,
+                      .update = update});
     if (v)
-        l->last[v] = l->n_span;
+        (update ? l->last_update : l->last)[v] = l->n_span;
     return LP_OK;
 }
 
@@ -214,6 +222,20 @@ static LpStatus between_periods(Live *l)
     return LP_OK;
 }
 
+static void find_line(Live *l)
+{
+    const LpIpuPlan *p = l->p;
+    const LpGraph *u = p->step->update;
+    for (int r = 0; r < p->n_pass; r++) {
+        l->base[r] = l->end;
+        if (p->pass[r].ipu == l->ipu)
+            l->end += p->pass[r].n + 1;
+    }
+    l->all = l->end;
+    for (LpNodeId n = 0; u && n < u->n_node; n++)
+        l->all += p->update_ipu[n] == l->ipu;
+}
+
 static LpStatus collect(Live *l)
 {
     const LpIpuPlan *p = l->p;
@@ -221,17 +243,147 @@ static LpStatus collect(Live *l)
         if (p->stage[p->stash[i].stage].ipu == l->ipu)
             l->off[p->stash[i].v] = p->stash[i].off_chip;
     for (int r = 0; r < p->n_pass; r++) {
-        l->base[r] = l->end;
-        if (p->pass[r].ipu == l->ipu)
-            l->end += p->pass[r].n + 1;
-    }
-    for (int r = 0; r < p->n_pass; r++) {
         if (p->pass[r].ipu != l->ipu)
             continue;
         LP_TRY(spans_of(l, r));
         LP_TRY(visitors(l, r));
     }
     return p->strategy->at_once ? between_periods(l) : LP_OK;
+}
+
+/* ---- the update ---------------------------------------------------------- */
+/* New values of variables are written in place as soon as nothing reads the old
+ * one any more. */
+typedef struct LiveUpdate {
+    Live *l;
+    const LpGraph *u;
+    int *var;       /* by value: of which it is the old value, -1 */
+    int *out;       /* likewise the new one */
+    LpNodeId *last; /* by variable: after the last node that reads its old
+                       value */
+    size_t *came;   /* by variable off chip: its span + 1 */
+    uint32_t *step; /* by node: the last of the IPU's steps until then */
+    uint32_t at;    /* now */
+} LiveUpdate;
+
+/* What a value is a view of. */
+static LpVal root(const LpGraph *u, LpVal v)
+{
+    const LpGraphNode *d = lp_graph_maker(u, v);
+    while (d && lp_ipu_is_view(d)) {
+        v = d->in[0];
+        d = lp_graph_maker(u, v);
+    }
+    return v;
+}
+
+/* IPU of a value, or variable; -1: all have it. */
+static int home_of(const LiveUpdate *x, LpVal v)
+{
+    const LpIpuPlan *p = x->l->p;
+    LpNodeId n = lp_maker(x->u, v);
+    int var = x->var[v];
+    if (n != LP_NO_NODE)
+        return p->update_ipu[n];
+    return p->step->var[var].role == LP_VAR_HYPER ? -1 : p->var_ipu[var];
+}
+
+static LpStatus come(LiveUpdate *x, int var)
+{
+    Live *l = x->l;
+    if (x->came[var]) {
+        l->span[x->came[var] - 1].to = x->at;
+        return LP_OK;
+    }
+    LP_TRY(add_span(l, LP_NOVAL, var, x->at, x->at));
+    x->came[var] = l->n_span;
+    return LP_OK;
+}
+
+/* The node on `ipu` reads v: it is there from when it was made, or came. */
+static LpStatus use(LiveUpdate *x, LpVal v, int ipu)
+{
+    Live *l = x->l;
+    v = root(x->u, v);
+    int home = home_of(x, v), var = x->var[v];
+    if (home < 0 || (home != l->ipu && ipu != l->ipu))
+        return LP_OK;
+    if (home == l->ipu && var >= 0)
+        return lp_ipu_off_chip(l->p, &l->p->step->var[var]) ? come(x, var)
+                                                            : LP_OK;
+    Span *made = l->last_update[v] ? &l->span[l->last_update[v] - 1] : NULL;
+    if (made)
+        made->to = made->to > x->at ? made->to : x->at;
+    else if (home != l->ipu)
+        LP_TRY(add_span(l, v, -1, x->at, x->at));
+    return LP_OK;
+}
+
+/* A new value that is not written in place waits until that is free. */
+static LpStatus make(LiveUpdate *x, LpNodeId n, LpVal v)
+{
+    Live *l = x->l;
+    int var = x->out[v];
+    bool waits = var >= 0 && x->last[var] > n + 1;
+    if (var < 0 || waits || l->p->var_ipu[var] != l->ipu)
+        return add_span(l, v, -1, x->at,
+                        waits ? x->step[x->last[var] - 1] : x->at);
+    return lp_ipu_off_chip(l->p, &l->p->step->var[var]) ? come(x, var) : LP_OK;
+}
+
+static LpStatus walk_update(LiveUpdate *x)
+{
+    const LpIpuPlan *p = x->l->p;
+    for (LpNodeId n = 0; n < x->u->n_node; n++) {
+        const LpGraphNode *d = &x->u->node[n];
+        bool mine = p->update_ipu[n] == x->l->ipu;
+        x->at = x->step[n];
+        for (uint32_t i = 0; i < d->n_in; i++)
+            if (lp_is_value(d->in[i]))
+                LP_TRY(use(x, d->in[i], p->update_ipu[n]));
+        for (uint32_t i = 0; mine && i < d->n_out && !lp_ipu_is_view(d); i++)
+            LP_TRY(make(x, n, d->out + i));
+    }
+    return LP_OK;
+}
+
+static void find_readers(LiveUpdate *x)
+{
+    const LpIpuPlan *p = x->l->p;
+    uint32_t next = x->l->end;
+    for (size_t i = 0; i < p->step->n_var; i++) {
+        const LpVariable *v = &p->step->var[i];
+        if (v->update_in != LP_NOVAL)
+            x->var[v->update_in] = (int)i;
+        if (lp_is_value(v->update_out))
+            x->out[v->update_out] = (int)i;
+    }
+    for (LpNodeId n = 0; n < x->u->n_node; n++) {
+        const LpGraphNode *d = &x->u->node[n];
+        next += p->update_ipu[n] == x->l->ipu;
+        x->step[n] = next > x->l->end ? next - 1 : next;
+        for (uint32_t i = 0; i < d->n_in; i++) {
+            LpVal v = lp_is_value(d->in[i]) ? root(x->u, d->in[i]) : LP_NOVAL;
+            if (v && x->var[v] >= 0)
+                x->last[x->var[v]] = n + 1;
+        }
+    }
+}
+
+static LpStatus collect_update(Live *l)
+{
+    LpIpuPlan *p = l->p;
+    LiveUpdate x = {.l = l, .u = p->step->update};
+    if (l->all == l->end)
+        return LP_OK; /* it updates nothing */
+    x.var = lp_ipu_marks(p, x.u->n_value);
+    x.out = lp_ipu_marks(p, x.u->n_value);
+    x.last = lp_ipu_scratch(p, p->step->n_var, sizeof *x.last);
+    x.came = lp_ipu_scratch(p, p->step->n_var, sizeof *x.came);
+    x.step = lp_ipu_scratch(p, x.u->n_node, sizeof *x.step);
+    LP_TRY(p->err->code);
+    find_readers(&x);
+    return walk_update(&x);
 }
 
 /* Operands that a node has copies of are gone when it writes its results. */
@@ -276,12 +428,19 @@ static void begin(Live *l, size_t first, LpNodeId node, LpTiles *made)
     }
 }
 
-/* Walks the line of entries. */
+static void end(Live *l, size_t first)
+{
+    for (size_t k = first; k; k = l->span[k - 1].next_to)
+        lp_tiles_add(&l->tiles, l->span[k - 1].s, -1);
+}
+
+/* Walks the line of entries, then the update's nodes. */
 static LpStatus sweep(Live *l, const LpTiles *always)
 {
     LpIpuPlan *p = l->p;
-    size_t *from = lp_ipu_scratch(p, l->end, sizeof *from);
-    size_t *to = lp_ipu_scratch(p, l->end, sizeof *to);
+    const LpGraph *u = p->step->update;
+    size_t *from = lp_ipu_scratch(p, l->all, sizeof *from);
+    size_t *to = lp_ipu_scratch(p, l->all, sizeof *to);
     LP_TRY(p->err->code);
     for (size_t i = 0; i < l->n_span; i++) {
         l->span[i].next_from = from[l->span[i].from];
@@ -300,10 +459,20 @@ static LpStatus sweep(Live *l, const LpTiles *always)
             begin(l, from[at], n, &made);
             consider(l, always, n == LP_NO_NODE ? NULL : &p->cost[n].cost,
                      &made, at, (LpLiveStep){.node = n, .run = r});
-            for (size_t k = to[at]; k; k = l->span[k - 1].next_to)
-                lp_tiles_add(&l->tiles, l->span[k - 1].s, -1);
+            end(l, to[at]);
         }
     }
+    int64_t before = l->fullest;
+    for (LpNodeId n = 0; u && n < u->n_node; n++) {
+        LpTiles made;
+        if (p->update_ipu[n] != l->ipu)
+            continue;
+        begin(l, from[at], LP_NO_NODE, &made);
+        consider(l, always, &p->update_cost[n].cost, NULL, at,
+                 (LpLiveStep){.node = n, .run = -1});
+        end(l, to[at++]);
+    }
+    l->m->in_update = l->fullest > before;
     return LP_OK;
 }
 
@@ -314,13 +483,15 @@ static LpLiveSpan named_span(const Live *l, const Span *s)
                     .from = s->from,
                     .to = s->to,
                     .block = (uint32_t)s->block,
+                    .update = s->update,
                     .bytes = s->s.all};
-    LpNodeId n = s->v ? l->g->value[s->v].node : LP_NO_NODE;
+    const LpGraph *g = s->update ? l->p->step->update : l->g;
+    LpNodeId n = lp_maker(g, s->v);
     if (n != LP_NO_NODE) {
-        b.name = lp_node_title(&l->g->node[n]);
-        b.scope = lp_origin_of(l->g, n)->scope;
+        b.name = lp_node_title(&g->node[n]);
+        b.scope = lp_origin_of(g, n)->scope;
     } else {
-        b.name = l->p->step->var[s->v ? l->p->var_of[s->v] : s->var].name;
+        b.name = s->v ? g->value[s->v].name : l->p->step->var[s->var].name;
     }
     return b;
 }
@@ -336,66 +507,6 @@ static LpStatus note_spans(const Live *l, LpIpuMemory *m)
             lp_ipu_note_largest(
                 m, (LpLargest){b.name, b.scope, b.bytes, LP_MEM_ACTIVATION});
     }
-    return LP_OK;
-}
-
-/* ---- the update ---------------------------------------------------------- */
-/* Off-chip state of the parameter that needs most of it: parameters are
- * updated one by one. */
-static LpStatus update_visitors(Live *l)
-{
-    LpIpuPlan *p = l->p;
-    int64_t most = 0, *need = lp_ipu_scratch(p, p->step->n_var, sizeof *need);
-    LP_TRY(p->err->code);
-    for (size_t i = 0; i < p->step->n_var; i++) {
-        const LpVariable *v = &p->step->var[i];
-        size_t param = v->role == LP_VAR_PARAM ? i : (size_t)v->param;
-        if (v->update_in == LP_NOVAL || p->var_ipu[i] != l->ipu ||
-            !lp_ipu_off_chip(p, v) || param >= p->step->n_var)
-            continue;
-        need[param] += lp_ipu_kept_bytes(p, v);
-        most = need[param] > most ? need[param] : most;
-    }
-    lp_tiles_add(&l->tiles, lp_tiles_deal(&l->tiles, p->o.chip, most, 1), 1);
-    return LP_OK;
-}
-
-static LpStatus sweep_update(Live *l, const LpTiles *always, bool *worse)
-{
-    LpIpuPlan *p = l->p;
-    const LpGraph *u = p->step->update;
-    int64_t before = l->fullest;
-    LpSpread *s = lp_ipu_scratch(p, u->n_value, sizeof *s);
-    uint32_t *last = lp_ipu_scratch(p, u->n_value, sizeof *last);
-    LP_TRY(p->err->code);
-    for (LpNodeId n = 0; n < u->n_node; n++)
-        for (uint32_t i = 0; i < u->node[n].n_in; i++)
-            if (lp_is_value(u->node[n].in[i]))
-                last[u->node[n].in[i]] = n;
-    for (size_t i = 0; i < p->step->n_var; i++)
-        if (p->step->var[i].update_out != LP_NOVAL)
-            last[p->step->var[i].update_out] = 0; /* in place */
-    for (LpNodeId n = 0; n < u->n_node; n++) {
-        const LpGraphNode *d = &u->node[n];
-        if (p->update_ipu[n] != l->ipu)
-            continue;
-        bool view = (d->op->flags & LP_OPF_VIEW) != 0;
-        for (uint32_t i = 0; i < d->n_out && !view; i++) {
-            const LpType *t = lp_graph_type(u, d->out + i);
-            if (last[d->out + i] <= n)
-                continue;
-            s[d->out + i] = lp_tiles_deal_type(&l->tiles, p->o.chip, t);
-            lp_tiles_add(&l->tiles, s[d->out + i], 1);
-        }
-        consider(l, always, &p->update_cost[n].cost, NULL, l->end,
-                 (LpLiveStep){.node = n, .run = -1});
-        for (uint32_t i = 0; i < d->n_in; i++)
-            if (lp_is_value(d->in[i]) && last[d->in[i]] == n) {
-                lp_tiles_add(&l->tiles, s[d->in[i]], -1);
-                s[d->in[i]] = (LpSpread){0};
-            }
-    }
-    *worse = l->fullest > before;
     return LP_OK;
 }
 
@@ -423,19 +534,20 @@ static void finish(const Live *l, const LpTiles *always, int64_t interleaved,
 static LpStatus find_peak(Live *l, const LpTiles *always, LpIpuMemory *m)
 {
     LpIpuPlan *p = l->p;
+    const LpGraph *u = p->step->update;
     l->last = lp_ipu_scratch(p, l->g->n_value, sizeof *l->last);
+    l->last_update =
+        lp_ipu_scratch(p, u ? u->n_value : 0, sizeof *l->last_update);
     l->off = lp_ipu_scratch(p, l->g->n_value, sizeof *l->off);
     l->base = lp_ipu_scratch(p, (size_t)p->n_pass, sizeof *l->base);
     LP_TRY(p->err->code);
+    find_line(l);
     LP_TRY(collect(l));
-    size_t n_step = l->end + (p->step->update ? p->step->update->n_node : 0);
-    m->step = lp_ipu_alloc(p, n_step, sizeof *m->step);
+    if (u)
+        LP_TRY(collect_update(l));
+    m->step = lp_ipu_alloc(p, l->all, sizeof *m->step);
     LP_TRY(p->err->code);
-    LP_TRY(sweep(l, always));
-    if (!p->step->update)
-        return LP_OK;
-    LP_TRY(update_visitors(l));
-    return sweep_update(l, always, &m->in_update);
+    return sweep(l, always);
 }
 
 LpStatus lp_ipu_liveness(LpIpuPlan *p, int ipu, const LpTiles *always,

@@ -27,12 +27,6 @@ LpSpread lp_tiles_deal(LpTiles *t, const LpChip *chip, int64_t n, int64_t size)
     return s;
 }
 
-LpSpread lp_tiles_deal_type(LpTiles *t, const LpChip *chip, const LpType *type)
-{
-    return lp_tiles_deal(t, chip, lp_numel(type),
-                         (int64_t)lp_dtype_size(type->dtype));
-}
-
 static int class_of(const LpTiles *t, int tile)
 {
     return (int)((int64_t)tile * LP_TILE_CLASSES / t->n);

@@ -21,7 +21,6 @@ typedef struct LpTiles {
 
 /* n elements of `size` bytes dealt out evenly; small tensors take turns. */
 LpSpread lp_tiles_deal(LpTiles *t, const LpChip *chip, int64_t n, int64_t size);
-LpSpread lp_tiles_deal_type(LpTiles *t, const LpChip *chip, const LpType *type);
 void lp_tiles_add(LpTiles *t, LpSpread s, int64_t times); /* -1: takes away */
 void lp_tiles_add_all(LpTiles *t, int64_t tile_bytes);
 
