@@ -311,8 +311,12 @@ static LpStatus run_update(LpReplay *x, LpReplayOrder order, int64_t loop,
     for (size_t i = 0; i < st->n_var; i++)
         if (st->var[i].role == LP_VAR_ACCUM && st->replicas > 1)
             sum_accumulator(x, i);
-    for (int64_t r = 0; r < (grouped ? st->replicas : 1); r++)
-        LP_TRY(update_replica(x, r, grouped ? r : st->replicas - 1, e));
+    for (int64_t r = 0; r < (grouped ? st->replicas : 1); r++) {
+        int64_t to = grouped ? r : st->replicas - 1;
+        LP_TRY(order == LP_REPLAY_SCHEDULE ? lp_replay_update(x, r, to, e)
+                                           : update_replica(x, r, to, e));
+    }
+    x->replica = 0;
     lp_replay_renew_replicated(x);
     show_updated(x, loop);
     return order == LP_REPLAY_SCHEDULE ? lp_replay_end_update(x, e) : LP_OK;

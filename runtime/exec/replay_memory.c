@@ -184,7 +184,8 @@ LpStatus lp_replay_account(LpReplay *x, int ipu, const LpCost *c, int64_t made,
 {
     LpIpuBytes *u = &x->ipu[ipu];
     const LpIpuMemory *m = &x->p->memory[ipu];
-    const LpLiveStep *planned = &m->step[u->now % u->line];
+    int64_t step = x->updating ? u->now : u->now % u->line;
+    const LpLiveStep *planned = &m->step[step];
     int64_t live = 0, temporary = 0;
     for (uint32_t i = 0; i < m->n_span; i++)
         if (is_there(&u->block[i], u->now))
@@ -197,7 +198,7 @@ LpStatus lp_replay_account(LpReplay *x, int ipu, const LpCost *c, int64_t made,
     LP_FAIL_IF(live > planned->live, e, LP_E_INTERNAL,
                "IPU %d holds %" PRId64 " bytes of values in step %" PRId64
                ", in the report they are %" PRId64,
-               ipu, live, u->now % u->line, planned->live);
+               ipu, live, step, planned->live);
     return LP_OK;
 }
 
@@ -217,9 +218,9 @@ LpStatus lp_replay_check_peaks(const LpReplay *x, LpErr *e)
         const LpIpuMemory *m = &x->p->memory[i];
         int64_t most = 0;
         for (uint32_t k = 0; k < m->n_step; k++)
-            if (m->step[k].run >= 0)
-                most = lp_max(most, m->step[k].live + m->step[k].temporary);
+            most = lp_max(most, m->step[k].live + m->step[k].temporary);
         LP_TRY(differ(i, "values at once", x->ipu[i].peak, most, e));
+        LP_TRY(differ(i, "values at its peak", most, m->not_always, e));
     }
     return LP_OK;
 }

@@ -151,9 +151,11 @@ static LpStatus set_up(LpReplay *x, int threads, LpErr *e)
     LP_TRY(set_up_parts(x, e));
     LP_TRY(
         lp_node_kernels_init(&x->micro, x->g, x->step->numerics, threads, e));
-    if (u)
+    if (u) {
         LP_TRY(
             lp_node_kernels_init(&x->update, u, x->step->numerics, threads, e));
+        LP_TRY(lp_replay_set_up_update(x, e));
+    }
     return set_up_vars(x, e);
 }
 

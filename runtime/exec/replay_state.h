@@ -57,9 +57,10 @@ struct LpReplay {
     LpSlot *link;  /* by copy: what has arrived, its cell if off chip */
     int64_t *sent; /* by copy: micro-batch that is on its way, + 1 */
     LpIpuBytes *ipu;
-    uint32_t *base;   /* by run: its first step on its IPU */
-    uint32_t **range; /* by run and value: live range + 1 */
-    int64_t *wrote;   /* by variable: micro-batch that has written it, + 1 */
+    struct LpReplayUpdate *up; /* replay_update.c; NULL: there is none */
+    uint32_t *base;            /* by run: its first step on its IPU */
+    uint32_t **range;          /* by run and value: live range + 1 */
+    int64_t *wrote; /* by variable: micro-batch that has written it, + 1 */
     struct {
         bool freed;
         LpVal over;
@@ -75,6 +76,7 @@ struct LpReplay {
     const struct LpHostCalls *host;
     int64_t slice, replica, start;
     int64_t mb, turn; /* of the loop */
+    bool updating;
 };
 
 /* A cell with one reference; NULL when memory is short. */
@@ -126,6 +128,11 @@ LpStatus lp_replay_run_stage(LpReplay *x, int run, int64_t mb, LpErr *e);
 LpStatus lp_replay_deliver(LpReplay *x, int from, LpErr *e);
 /* Writes a slice of an output, or copies a variable out of it. */
 void lp_replay_output(LpReplay *x, size_t var, const void *from);
+
+/* ---- the update (replay_update.c) ---------------------------------------- */
+LpStatus lp_replay_set_up_update(LpReplay *x, LpErr *e);
+/* With the variables of replica r; replicas up to `to` get the results too. */
+LpStatus lp_replay_update(LpReplay *x, int64_t r, int64_t to, LpErr *e);
 
 /* ---- acts (replay_acts.c) ------------------------------------------------ */
 /* Bytes that an IPU moves in the current row; `to`: COPY, else 0. */

@@ -94,7 +94,7 @@ static LpStatus add_inputs(LpStep *s, LpErr *e)
     return lp_step_add(s, &loss, e) < 0 ? LP_E_MEMORY : LP_OK;
 }
 
-/* Every parameter becomes p - 0.1 * gradient. */
+/* Every parameter becomes p - 0.1 * gradient, which has gathered as half. */
 static LpStatus make_step(LpStep *s, LpErr *e)
 {
     LpUpdateRule rule[MAX_VARS];
@@ -115,7 +115,7 @@ static LpStatus make_step(LpStep *s, LpErr *e)
                                        .n_out = 1,
                                        .in = {(int)i, LP_RULE_GRAD},
                                        .out = {(int)i},
-                                       .accum = LP_DT_NONE,
+                                       .accum = LP_F16,
                                        .count = -1,
                                        .max_norm = -1};
     LpTraining t = {.loss = s->micro->output[0],
@@ -409,7 +409,7 @@ static bool read_later(const LpIpuPlan *p, int run, LpVal v)
 static bool worth(const LpIpuPlan *p, int ipu, const LpLiveSpan *s)
 {
     uint32_t base = 0;
-    for (int r = 0; r < p->n_pass && !s->v; r++) {
+    for (int r = 0; r < p->n_pass && !s->v && !s->update; r++) {
         if (p->pass[r].ipu != ipu)
             continue;
         if (base == s->from && read_later(p, r, p->step->var[s->var].micro_in))
@@ -428,12 +428,14 @@ static void free_early(LpIpuPlan *p)
             uint32_t kept = s->to;
             if (s->block != i || s->to == s->from || !worth(p, ipu, s))
                 continue;
-            char other[64];
+            LpVal v = s->v ? s->v : p->step->var[s->var].micro_in;
+            char want[64], other[64];
+            snprintf(want, sizeof want, "the %s reads value %%%u (",
+                     s->update ? "weight update" : "schedule", (unsigned)v);
             snprintf(other, sizeof other, "value %%%u is written over it",
-                     (unsigned)s->v); /* where it came too early */
+                     (unsigned)v); /* where it came too early */
             s->to = s->from;
-            try_fault(p, &t, s->v ? s->v : p->step->var[s->var].micro_in,
-                      other);
+            try_saying(p, &t, want, other);
             s->to = kept;
         }
     for (int ipu = 0; ipu < p->n_ipus; ipu++) /* all of them at once */
