@@ -129,17 +129,15 @@ static LpStatus run_row(LpReplay *x, const LpLoop *l, const LpRow *row,
     return lp_replay_end_row(x, row, turn, e);
 }
 
-/* May the sum of accumulator `var` have what the run contributes? Parts of its
- * own IPU are added in the run where the sum ends. */
+/* May the sum of accumulator `var` have what the run contributes? The run where
+ * it ends adds its own, others theirs, on that IPU or for the weight update. */
 static bool can_gather(const LpReplay *x, int var, int run)
 {
     const LpIpuPlan *p = x->p;
-    bool fetched = p->pass[run].ipu == p->var_ipu[var];
-    if (fetched)
-        run = lp_ipu_pass_making(p, x->step->var[var].micro_out);
-    for (size_t i = 0; i < p->n_partial && !fetched; i++)
-        fetched = p->partial[i].var == var && p->partial[i].run == run;
-    return fetched && lp_replay_has(x, (size_t)var, run, true) &&
+    bool adds = run == lp_ipu_pass_making(p, x->step->var[var].micro_out);
+    for (size_t i = 0; i < p->n_partial && !adds; i++)
+        adds = p->partial[i].var == var && p->partial[i].run == run;
+    return adds && lp_replay_has(x, (size_t)var, run, true) &&
            lp_replay_has(x, (size_t)var, run, false);
 }
 

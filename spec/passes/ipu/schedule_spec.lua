@@ -116,6 +116,32 @@ describe("the pipeline's schedule", function()
     assert.same({ [0] = { 4 }, { 4, 4 } }, moved)
   end)
 
+  it("adds up the gradient of a weight that stages of one IPU share where it is made", function()
+    local step = helper.step(function(inputs, place)
+      local h = inputs[1]
+      for i, ipu in ipairs({ 0, 1, 0 }) do
+        place(ipu, i - 1)
+        h = torch.matmul(h, inputs[ipu + 2]):tanh()
+      end
+      return helper.loss(h)
+    end, { train = true, accumulation = 6, declare = function(declare)
+      return { declare("input", "x", nil, { 2, 64 }),
+        declare("parameter", "tied", torch.ones(64, 64)),
+        declare("parameter", "w", torch.ones(64, 64)) }
+    end })
+    for _, strategy in ipairs({ "pipelined", "sharded" }) do
+      local r = helper.simulate(step, { strategy = strategy })
+      for _, row in ipairs(r.schedule) do
+        for _, entry in ipairs(row.entries) do
+          -- activations and their gradients, both ways, but no weight's
+          assert.is_true(entry.kind ~= "copy" or entry.bytes <= 2 * 2 * 64 * 4)
+        end
+      end
+      assert.equal(2 * 64 * 64 * 4, r.memory[0].categories.accumulators
+        + r.memory[1].categories.accumulators)
+    end
+  end)
+
   it("merges neighbours on one IPU into one stage", function()
     local r = helper.simulate(helper.chain(4, { ipus = { 0, 0, 1, 1 }, device_iterations = 4 }))
     assert.equal(2, #r.stages)

@@ -1,8 +1,9 @@
-/* Gradients of parameters that several IPUs read. The micro graph adds what
+/* Gradients of parameters that several stages read. The micro graph adds what
  * each of them contributes to one sum and that to the accumulator, in every
- * micro-batch. Here an IPU sums its own part over the micro-batches, and before
- * the weight update the sums go once to the IPU of the parameter, as the new
- * parameter goes once to its readers.
+ * micro-batch. Here a stage on the accumulator's IPU adds its part there at once.
+ * Another IPU sums its own part over the micro-batches, and before the weight
+ * update the sums go once to the IPU of the parameter, as the new parameter goes
+ * once to its readers.
  *
  * The nodes of such a sum (additions, casts and scaling of values that nothing
  * else reads) belong to no run. Each is charged to the run that makes its part.
@@ -60,11 +61,6 @@ static bool is_part(const Gathering *x, LpVal v)
     return lp_maker(x->g, v) != LP_NO_NODE && !belongs(x, v);
 }
 
-static int ipu_of(const Gathering *x, LpVal part)
-{
-    return x->p->stage[x->p->val_stage[part]].ipu;
-}
-
 static LpStatus add_part(Gathering *x, int var, int run)
 {
     LpIpuPlan *p = x->p;
@@ -75,8 +71,8 @@ static LpStatus add_part(Gathering *x, int var, int run)
     return LP_OK;
 }
 
-/* The nodes of variable var's sum, if parts of it come from elsewhere. A node
- * is charged to the run of such a part, else to the one where the sum ends. */
+/* The nodes of variable var's sum, if other runs make parts of it. A node is
+ * charged to the run of such a part, else to the one where the sum ends. */
 static LpStatus gather(Gathering *x, int var)
 {
     LpIpuPlan *p = x->p;
@@ -92,7 +88,7 @@ static LpStatus gather(Gathering *x, int var)
         x->run[i] = last;
         for (uint32_t k = 0; k < d->n_in; k++)
             if (is_part(x, d->in[k]) &&
-                ipu_of(x, d->in[k]) != p->var_ipu[var]) {
+                lp_ipu_pass_making(p, d->in[k]) != last) {
                 x->run[i] = lp_ipu_pass_making(p, d->in[k]);
                 LP_TRY(add_part(x, var, x->run[i]));
             }

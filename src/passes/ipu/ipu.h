@@ -157,8 +157,9 @@ typedef struct LpReplicatedVar {
     int var, ipu;
 } LpReplicatedVar;
 
-/* What a run on another IPU contributes to the accumulator `var`: that IPU sums
- * it over the micro-batches, the weight update fetches the sum. */
+/* What a run contributes to the accumulator `var`, which another run has: on the
+ * accumulator's IPU it is added at once; another IPU sums it over the
+ * micro-batches, the weight update fetches the sum. */
 typedef struct LpPartialGrad {
     int var, run;
 } LpPartialGrad;
@@ -474,7 +475,8 @@ static inline bool lp_ipu_is_sum(const LpIpuPlan *p, LpVal v)
     LpNodeId n = p->step->micro->value[v].node;
     return n != LP_NO_NODE && p->sum[n].var >= 0;
 }
-/* Is part i the first of its accumulator on its IPU (which adds them)? */
+/* Is part i the first of its accumulator on its IPU, which is another than the
+ * accumulator's and adds them? */
 bool lp_ipu_first_partial(const LpIpuPlan *p, size_t i);
 /* Is variable `var` on the IPU, its own or as a copy? */
 bool lp_ipu_has(const LpIpuPlan *p, int var, int ipu);

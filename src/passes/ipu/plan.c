@@ -76,6 +76,8 @@ LpCostCtx lp_ipu_ctx(const LpIpuPlan *p, int ipu)
 bool lp_ipu_first_partial(const LpIpuPlan *p, size_t i)
 {
     const LpPartialGrad *x = &p->partial[i];
+    if (p->pass[x->run].ipu == p->var_ipu[x->var])
+        return false;
     for (size_t k = 0; k < i; k++)
         if (p->partial[k].var == x->var &&
             p->pass[p->partial[k].run].ipu == p->pass[x->run].ipu)
