@@ -21,6 +21,7 @@ local faults = require("lupine.faults")
 local fitting = require("lupine.session.fitting")
 local report = require("lupine.report")
 local resuming = require("lupine.session.resuming")
+local shapes = require("lupine.session.shapes")
 local stored = require("lupine.session.stored")
 local streams = require("lupine.session.streams")
 local training = require("lupine.session.training")
@@ -39,6 +40,7 @@ local training = require("lupine.session.training")
 ---@field left boolean? whether it was on a device before that it has given back
 ---@field device_iterations integer of a run
 ---@field has_run boolean
+---@field shapes boolean parameters are on device meta: there is a report and nothing to run
 ---@field synthetic boolean? whether the last run was on data made up here
 local Session = class.new("Session")
 
@@ -63,6 +65,16 @@ local function compile_traced(step, compile)
     error(fitting.explain(plan, step, compile.system), 0)
   end
   return program, report.Report(plan)
+end
+
+-- The same where there are shapes alone.
+local function plan_shapes(step, compile)
+  step:complete(compile)
+  local ok, plan = pcall(core.plan, step, compile.system)
+  if not ok then
+    error(fitting.explain(plan, step, compile.system), 0)
+  end
+  return report.Report(plan)
 end
 
 -- The program of a complete one, which was stored with its report.
@@ -103,7 +115,9 @@ local function compile_step(self, step, spec)
     self.hypers, self.states = training.complete(step, by_name, spec.optimizer, compile,
       spec.executable ~= nil)
   end
-  if spec.executable then
+  if self.shapes then
+    self.report = plan_shapes(step, compile)
+  elseif spec.executable then
     program, self.report = lower_stored(step, compile, spec)
   elseif spec.cache then
     program, self.report, step = cache.compile(step, compile, spec.cache, compile_traced)
@@ -113,6 +127,10 @@ local function compile_step(self, step, spec)
   self.vars = index(step)
   self.device_iterations = step:loops()
   self.streams = streams.sort(step, self.vars, self.spec)
+  if self.shapes then
+    self.exec, self.attached = shapes.exec(step), false
+    return
+  end
   self.device, self.attached = spec.place and spec.place(self.report), false
   local ok, e = pcall(function()
     training.start(self)
@@ -170,9 +188,13 @@ end
 ---@param step lupine.Step traced, not complete
 ---@param spec table
 function Session:init(step, spec)
-  self.spec = surface_of(spec)
+  self.spec, self.shapes = surface_of(spec), shapes.first(spec.tensors) ~= nil
   compile_step(self, step, spec)
   self.seed, self.has_run = spec.seed or 0, false
+  if self.shapes then
+    self.mirrored, self.uploaded, self.seen = {}, {}, {}
+    return
+  end
   local ok, e = pcall(connect, self, spec)
   if not ok then
     self:close()

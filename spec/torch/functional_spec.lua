@@ -183,9 +183,26 @@ describe("defaults", function()
   it("are the processor and Python's constants", function()
     torch.set_default_device("cpu")
     assert.equal("cpu", tostring(torch.get_default_device().type))
-    raises("RuntimeError", "expected 'cpu'", function()
+    raises("RuntimeError", "there is no device 'cuda' here; allowed are 'cpu', 'meta'", function()
       torch.set_default_device("cuda")
     end)
+    raises("RuntimeError", "expected 'cpu' or 'meta', got 'ipu'", function()
+      torch.set_default_device("ipu")
+    end)
+    torch.set_default_device("meta")
+    local made = { torch.ones(2), torch.rand(3), torch.full({ 2 }, 1), torch.arange(3),
+      torch.nn.Linear(2, 3).weight }
+    local apart = { torch.tensor({ 1 }), torch.ones(2, { device = "cpu" }) }
+    apart[3] = torch.zeros_like(apart[1])
+    assert.equal("meta", torch.get_default_device().type)
+    torch.set_default_device(nil)
+    for _, t in ipairs(made) do
+      assert.is_true(t.is_meta)
+    end
+    for _, t in ipairs(apart) do
+      assert.is_false(t.is_meta)
+    end
+    assert.is_false(torch.ones(2).is_meta)
     assert.equal(math.acos(-1), torch.pi)
     assert.equal(math.exp(1), torch.e)
     assert.equal(math.huge, torch.inf)

@@ -62,6 +62,12 @@ static bool overlaps(const LpTensor *t, const LpArg *in, int n_in)
     return false;
 }
 
+/* On device meta there is nothing to write, but what a trace keeps of it. */
+static bool is_shape(const LpTensor *t)
+{
+    return (t->st->flags & LP_ST_META) && !lp_tracing;
+}
+
 /* dst's memory and history take the value of src (any dtype, broadcast);
  * `what` writes it. */
 static LpStatus write_value(LpTensor *dst, LpTensor *src, const char *what,
@@ -71,6 +77,8 @@ static LpStatus write_value(LpTensor *dst, LpTensor *src, const char *what,
     LpEager g;
     LpType to = lp_tensor_type(dst);
     LpStatus s = LP_OK;
+    if (is_shape(dst))
+        return LP_OK;
     lp_eager_init(&g, e);
     v = lp_eager_tensor(&g, lp_tensor_retain(src));
     s = e->code;
@@ -134,6 +142,8 @@ LpStatus lp_copy_into(LpTensor *dst, const LpArg *src, LpErr *e)
 static LpStatus overwrite(LpCall *c, const LpArg *in, int n_in, LpErr *e)
 {
     LpTensor *dst = in[0].t, *now = NULL;
+    if (is_shape(dst))
+        return LP_OK;
     LpType self = lp_tensor_type(dst);
     LpRebase r = {0};
     bool grad = lp_wants_grad(in, n_in) && c->op->grad;

@@ -30,7 +30,7 @@ LpStatus lp_step_take_vars(LpTrace *tr, size_t from, LpStep *s, LpErr *e)
                    "parameter '%s' is modified in place by forward: only "
                    "buffers may be",
                    t->name);
-        if (t->role != LP_TRACE_STREAM) {
+        if (t->role != LP_TRACE_STREAM && !(t->user->st->flags & LP_ST_META)) {
             v.data = t->user;
             LP_TRY(lp_tensor_touch(t->user, false, e));
         }

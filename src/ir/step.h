@@ -49,9 +49,10 @@ typedef struct LpVariable {
                   variable that the update writes and that the last micro-batch
                   of a device iteration shows; else -1 */
     LpGroup group; /* PARAM: replicas that have the same value */
-    LpTensor
-        *data; /* retained: PARAM, BUFFER, CONST, STATE, HYPER; else NULL. Of a
-                  grouped one with a leading axis (lp_var_host_type). */
+    /* Retained, of PARAM, BUFFER, CONST, STATE and HYPER, with a leading axis
+     * of a grouped one (lp_var_host_type). NULL of others, and of tensors on
+     * device meta. */
+    LpTensor *data;
 } LpVariable;
 
 typedef struct LpStep {

@@ -409,7 +409,7 @@ bool lp_call_match(LpFormCall *c, const LpForm *f, LpMiss *m)
     c->n_in = f->op->n_operands;
     c->used_kw = c->used_pos = c->n_ints = c->n_out = 0;
     c->requires_grad = c->inplace = false;
-    c->device = LP_DEV_CPU;
+    c->device = lp_special_device(f);
     c->generator = NULL;
     for (int i = 0; i < f->op->n_operands; i++) {
         c->in[i].t = NULL;

@@ -91,6 +91,9 @@ enum {
 };
 /* Does `f` on this surface take special keyword number i? */
 bool lp_special_allowed(const LpFormCall *c, const LpForm *f, int i);
+/* Where a call of `f` makes its result unless it says so. */
+LpDevice lp_special_device(const LpForm *f);
+int lp_default_device(lua_State *L);
 /* Reads those that are given; false fills `m`. */
 bool lp_special_read(LpFormCall *c, const LpForm *f, LpMiss *m);
 /* Pushes the value of a keyword and counts it as used; false: not given,

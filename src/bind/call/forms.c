@@ -392,4 +392,5 @@ void lp_bind_forms(lua_State *L)
         lua_setfield(L, -2, tables[i].name);
     }
     lua_setfield(L, -2, "forms");
+    lp_set_function(L, "default_device", lp_default_device);
 }

@@ -20,6 +20,35 @@ bool lp_special_allowed(const LpFormCall *c, const LpForm *f, int i)
     }
 }
 
+/* torch.set_default_device */
+static LpDevice default_device = LP_DEV_CPU;
+
+LpDevice lp_special_device(const LpForm *f)
+{
+    if (default_device == LP_DEV_CPU || !(f->flags & LP_FORM_MAKES))
+        return LP_DEV_CPU;
+    for (int i = 0; i < f->op->n_operands; i++)
+        if (f->operand[i].kind != LP_ATTR_SCALAR)
+            return LP_DEV_CPU; /* where the operand is */
+    return default_device;
+}
+
+/* default_device([device]) -> the one before: where tensors are made of whose
+ * call none is told */
+int lp_default_device(lua_State *L)
+{
+    LpDevice d = default_device;
+    if (!lua_isnoneornil(L, 1) && !lp_to_device(L, 1, &d))
+        return lp_no_device(L, 1, "set_default_device");
+    if (d == LP_DEV_IPU)
+        return lp_raise(L, LP_E_RUNTIME,
+                        "set_default_device(): device: expected 'cpu' or "
+                        "'meta', got 'ipu'; poptorch moves models to IPUs");
+    lp_push_device(L, default_device);
+    default_device = d;
+    return 1;
+}
+
 static bool read_out(LpFormCall *c, int i)
 {
     lua_State *L = c->L;

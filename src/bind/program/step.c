@@ -151,9 +151,10 @@ static int step_add_var(lua_State *L)
     LpStep *s = lp_check_open_step(L);
     LpVariable v = {.role = role[luaL_checkoption(L, 2, NULL, roles)]};
     v.name = luaL_checkstring(L, 3);
-    v.data = lp_check_tensor(L, 4, "add_var", "tensor");
+    LpTensor *t = lp_check_tensor(L, 4, "add_var", "tensor");
+    v.data = t->st->flags & LP_ST_META ? NULL : t;
     v.param = (int)luaL_optinteger(L, 5, 0) - 1;
-    v.type = lp_tensor_type(v.data);
+    v.type = lp_tensor_type(t);
     if (v.param >= 0 && (size_t)v.param < s->n_var &&
         s->var[v.param].group.kind != LP_GROUP_ALL && v.type.ndim > 0)
         lp_type_drop_first(&v.type); /* of groups, as the parameter's */
