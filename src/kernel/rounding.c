@@ -35,27 +35,52 @@ static const LpRoundLoops *loops(void)
     return LP_SIMD_PICK(lp_round_loops);
 }
 
-/* n <= BLOCK numbers of a stretch; draws are read past them. */
-static void store_block(const LpRandom *r, LpDtype to, uint64_t at, int64_t n,
-                        const float *x, uint16_t *out)
+/* Those of n <= BLOCK numbers; draws are read past them. */
+typedef uint32_t Words[BLOCK / 2 + 64];
+static const uint16_t *draws_of(const LpRandom *r, uint64_t at, int64_t n,
+                                Words words)
 {
-    uint32_t words[BLOCK / 2 + 16];
     const uint32_t ctr[4] = {(uint32_t)(at / 8), r->iteration, r->replica,
                              r->micro_batch};
     int64_t skip = (int64_t)(at % 8);
-    lp_nn()->philox(r->key, ctr, (skip + n + 7) / 8, words);
-    const uint16_t *draw = (const void *)words;
+    /* what vectors make anyway, so that none is stored in part */
+    lp_nn()->philox(r->key, ctr, (skip + n + 63) / 64 * 8, words);
+    return (const uint16_t *)(const void *)words + skip;
+}
+
+/* n <= BLOCK numbers of a stretch. */
+static void store_block(const LpRandom *r, LpDtype to, uint64_t at, int64_t n,
+                        const float *x, uint16_t *out)
+{
+    Words words;
+    const uint16_t *draw = draws_of(r, at, n, words);
     LpRoundLoop loop = to == LP_F16 ? loops()->f16 : loops()->bf16;
-    if (skip % 2) { /* the second of a pair, behind any number */
+    if (at % 2) { /* the second of a pair, behind any number */
         const float pair[2] = {0, x[0]};
         uint16_t y[2];
-        loop(2, pair, draw + skip - 1, y);
+        loop(2, pair, draw - 1, y);
         *out++ = y[1];
         x++;
-        skip++;
+        draw++;
         n--;
     }
-    loop(n, x, draw + skip, out);
+    loop(n, x, draw, out);
+}
+
+static void round_block(const LpRandom *r, LpDtype to, uint64_t at, int64_t n,
+                        float *x)
+{
+    Words words;
+    const uint16_t *draw = draws_of(r, at, n, words);
+    LpRoundWide loop = to == LP_F16 ? loops()->f16_wide : loops()->bf16_wide;
+    if (at % 2) {
+        float pair[2] = {0, x[0]};
+        loop(2, pair, draw - 1);
+        *x++ = pair[1];
+        draw++;
+        n--;
+    }
+    loop(n, x, draw);
 }
 
 void lp_store_at_random(const LpRandom *r, LpDtype to, uint64_t at, int64_t n,
@@ -70,12 +95,9 @@ void lp_store_at_random(const LpRandom *r, LpDtype to, uint64_t at, int64_t n,
 void lp_round_at_random(const LpRandom *r, LpDtype to, uint64_t at, int64_t n,
                         float *x)
 {
-    LpConvert load = lp_convert_loop(to, LP_F32);
-    uint16_t y[BLOCK];
     for (int64_t i = 0, m; i < n; i += m) {
         m = lp_min(n - i, BLOCK);
-        store_block(r, to, at + (uint64_t)i, m, x + i, y);
-        load(m, x + i, 4, y, 2);
+        round_block(r, to, at + (uint64_t)i, m, x + i);
     }
 }
 

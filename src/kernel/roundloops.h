@@ -9,9 +9,12 @@
  * two, the next two and so on are pairs. 16 draws past the last are read. */
 typedef void (*LpRoundLoop)(int64_t n, const float *x, const uint16_t *draw,
                             uint16_t *to);
+/* The same in place, in float32. */
+typedef void (*LpRoundWide)(int64_t n, float *x, const uint16_t *draw);
 
 typedef struct LpRoundLoops {
     LpRoundLoop f16, bf16;
+    LpRoundWide f16_wide, bf16_wide;
 } LpRoundLoops;
 
 typedef const LpRoundLoops LpRoundLoopsOf[1];

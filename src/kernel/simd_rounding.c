@@ -30,18 +30,6 @@ typedef uint16_t P __attribute__((vector_size(4 * LANES)));
 #define INLINE static inline __attribute__((always_inline))
 #define CHOOSE(c, a, b) (((U)(c) & (a)) | (~(U)(c) & (b)))
 
-/* Of numbers from 0 to below 2^32. */
-INLINE U bits(F x)
-{
-#if defined(__AVX512F__)
-    return (U)_mm512_cvttps_epu32((__m512)x);
-#else
-    U high = (U)(x >= 0x1p31f);
-    F low = x - (F)(high & 0x4f000000);
-    return (U) __builtin_convertvector(low, I) ^ high << 31;
-#endif
-}
-
 /* Draws of 32 bits: of each its own 16 above those of the one beside it. */
 INLINE U draws(const uint16_t *draw)
 {
@@ -69,22 +57,19 @@ INLINE H narrow(U x)
 #endif
 }
 
-/* Magnitudes below 2^-14: multiples of 2^-24, the next one if the draw and what
- * is cut off, its first 32 bits, carry. In floats, which have all of it. */
-INLINE U small(U m, U draw)
-{
-    F x = (F)m * 0x1p24f;
-    I whole = __builtin_convertvector(x, I);
-    F cut = (x - __builtin_convertvector(whole, F)) * 0x1p32f;
-    return (U)whole + ((U)(draw > ~bits(cut)) & 1);
-}
-
 /* Nearest beyond the largest number of float16: it, infinity, a NaN. */
 INLINE U large(U m)
 {
     U nan = (m >> 13 & 0x3ff) | 0x7e00;
     U r = CHOOSE(m > 0x7f800000, nan, (U){0} + 0x7c00);
     return CHOOSE(m < 0x477ff000, (U){0} + 0x7bff, r);
+}
+
+/* What large() gives, as float32. */
+INLINE U widen_large(U r)
+{
+    return CHOOSE(r == 0x7bff, (U){0} + 0x477fe000,
+                  (r & 0x3ff) << 13 | 0x7f800000);
 }
 
 INLINE bool any(U x)
@@ -98,30 +83,117 @@ INLINE bool any(U x)
 #endif
 }
 
+#if defined(__AVX2__) && !defined(__AVX512F__)
+#define SHIFT(way, x, by)                                                      \
+    ((U)_mm256_##way##v_epi32((__m256i)(x), (__m256i)(by)))
+
+/* A magnitude in multiples of 2^(e - 137), the distance of two halves there, e
+ * its exponent or the least of normal ones; less 1 unless the draw and what is
+ * cut off, its first 32 bits, carry. Numbers small and normal alike, as they
+ * come mixed and a branch would often be taken wrong. With few constants: all
+ * stay in registers. */
+INLINE U multiples(U m, U draw, U *e)
+{
+    U own = m >> 23, man = m << 8 | 0x80000000;
+    *e = (U)_mm256_max_epu32((__m256i)own, _mm256_set1_epi32(113));
+    U far = *e - own; /* shifts of 32 and more leave 0 */
+    U cut = SHIFT(sll, man, 11 - far) | SHIFT(srl, man, far - 11);
+    U sum = cut + draw;
+    U most = (U)_mm256_max_epu32((__m256i)sum, (__m256i)draw);
+    return SHIFT(srl, man >> 21, far) + (U)(most == sum);
+}
+
+INLINE U f16_bits(U m, U draw)
+{
+    U e, n = multiples(m, draw, &e);
+    return n + (e << 10) - ((113 << 10) - 1);
+}
+
+#else
+/* Of numbers from 0 to below 2^32. */
+INLINE U bits(F x)
+{
+#if defined(__AVX512F__)
+    return (U)_mm512_cvttps_epu32((__m512)x);
+#else
+    U high = (U)(x >= 0x1p31f);
+    F low = x - (F)(high & 0x4f000000);
+    return (U) __builtin_convertvector(low, I) ^ high << 31;
+#endif
+}
+
+/* Magnitudes below 2^-14: multiples of 2^-24, the next one if the draw and what
+ * is cut off, its first 32 bits, carry. In floats, which have all of it. */
+INLINE U small(U m, U draw)
+{
+    F x = (F)m * 0x1p24f;
+    I whole = __builtin_convertvector(x, I);
+    F cut = (x - __builtin_convertvector(whole, F)) * 0x1p32f;
+    return (U)whole + ((U)(draw > ~bits(cut)) & 1);
+}
+
+INLINE U f16_bits(U m, U draw)
+{
+    U r = ((m + (draw >> 19)) >> 13) - (112 << 10);
+    U is_small = (U)(m < 0x38800000);
+    if (any(is_small & m))
+        return CHOOSE(is_small, small(m, draw), r);
+    return CHOOSE(is_small, (U){0}, r);
+}
+#endif
+
 INLINE H to_f16(U u, U draw)
 {
     U m = u & 0x7fffffff;
-    U r = ((m + (draw >> 19)) >> 13) - (112 << 10);
-    U is_small = (U)(m < 0x38800000), is_large = (U)(m >= 0x477fe000);
-    if (any(is_small & m))
-        r = CHOOSE(is_small, small(m, draw), r);
-    else
-        r = CHOOSE(is_small, (U){0}, r);
+    U r = f16_bits(m, draw), is_large = (U)((I)m >= 0x477fe000);
     if (any(is_large))
         r = CHOOSE(is_large, large(m), r);
-    return narrow(r | (u >> 16 & 0x8000));
+    return narrow(r | (u & 0x80000000) >> 16);
 }
 
-INLINE H to_bf16(U u, U draw)
+#if defined(__AVX2__) && !defined(__AVX512F__)
+INLINE U wide_f16(U u, U draw)
 {
-    U m = u & 0x7fffffff, is_large = (U)(m >= 0x7f7f0000);
+    U m = u & 0x7fffffff, is_large = (U)((I)m >= 0x477fe000), e;
+    I n = (I)multiples(m, draw, &e) + 1;
+    U r = (U)(__builtin_convertvector(n, F) * (F)((e << 23) - (10 << 23)));
+    if (any(is_large))
+        r = CHOOSE(is_large, widen_large(large(m)), r);
+    return r | (u & 0x80000000);
+}
+#else
+INLINE U wide_f16(U u, U draw)
+{
+    U m = u & 0x7fffffff, h = f16_bits(m, draw), is_large;
+    U few = (U)(__builtin_convertvector((I)h, F) * 0x1p-24f);
+    U r = CHOOSE(h < 0x400, few, (h << 13) + (112 << 23));
+    is_large = (U)((I)m >= 0x477fe000);
+    if (any(is_large))
+        r = CHOOSE(is_large, widen_large(large(m)), r);
+    return r | (u & 0x80000000);
+}
+#endif
+
+INLINE U bf16_bits(U u, U draw)
+{
+    U m = u & 0x7fffffff, is_large = (U)((I)m >= 0x7f7f0000);
     U r = (u + (draw >> 16)) >> 16;
     if (any(is_large)) {
         U top = CHOOSE(m < 0x7f7f8000, (U){0} + 0x7f7f, (U){0} + 0x7f80);
         top = CHOOSE(m > 0x7f800000, m >> 16 | 0x40, top);
         r = CHOOSE(is_large, top | (u >> 16 & 0x8000), r);
     }
-    return narrow(r);
+    return r;
+}
+
+INLINE H to_bf16(U u, U draw)
+{
+    return narrow(bf16_bits(u, draw));
+}
+
+INLINE U wide_bf16(U u, U draw)
+{
+    return bf16_bits(u, draw) << 16;
 }
 
 #define LOOP(name, one)                                                        \
@@ -148,5 +220,28 @@ INLINE H to_bf16(U u, U draw)
 LOOP(round_f16, to_f16)
 LOOP(round_bf16, to_bf16)
 
-LpRoundLoopsOf LP_SIMD_NAME(lp_round_loops) = {
-    {.f16 = round_f16, .bf16 = round_bf16}};
+#define WIDE(name, one)                                                        \
+    static void name(int64_t n, float *x, const uint16_t *draw)                \
+    {                                                                          \
+        U u = {0};                                                             \
+        for (; n >= LANES; n -= LANES) {                                       \
+            memcpy(&u, x, sizeof u);                                           \
+            u = one(u, draws(draw));                                           \
+            memcpy(x, &u, sizeof u);                                           \
+            x += LANES;                                                        \
+            draw += LANES;                                                     \
+        }                                                                      \
+        if (n == 0)                                                            \
+            return;                                                            \
+        u = (U){0};                                                            \
+        memcpy(&u, x, (size_t)n * sizeof *x);                                  \
+        u = one(u, draws(draw));                                               \
+        memcpy(x, &u, (size_t)n * sizeof *x);                                  \
+    }
+WIDE(wide_f16_loop, wide_f16)
+WIDE(wide_bf16_loop, wide_bf16)
+
+LpRoundLoopsOf LP_SIMD_NAME(lp_round_loops) = {{.f16 = round_f16,
+                                                .bf16 = round_bf16,
+                                                .f16_wide = wide_f16_loop,
+                                                .bf16_wide = wide_bf16_loop}};

@@ -85,22 +85,24 @@ typedef uint64_t Lanes __attribute__((vector_size(VBYTES)));
 #define LANES ((int64_t)(VBYTES / 8))
 
 #ifdef __AVX512F__
+#define STEPS ((Lanes){0, 1, 2, 3, 4, 5, 6, 7})
 #define FIRST ((Lanes){0, 8, 1, 9, 2, 10, 3, 11})
 #define LAST ((Lanes){4, 12, 5, 13, 6, 14, 7, 15})
 #define PRODUCT(a, b)                                                          \
     ((Lanes)_mm512_mul_epu32((__m512i)(a), _mm512_set1_epi64(b)))
 #else
+#define STEPS ((Lanes){0, 1, 2, 3})
 #define FIRST ((Lanes){0, 4, 1, 5})
 #define LAST ((Lanes){2, 6, 3, 7})
 #define PRODUCT(a, b)                                                          \
     ((Lanes)_mm256_mul_epu32((__m256i)(a), _mm256_set1_epi64x(b)))
 #endif
 
-static inline void philox_round(Lanes x[4], uint32_t k0, uint32_t k1)
+static inline void philox_round(Lanes x[4], Lanes k0, Lanes k1)
 {
     Lanes p = PRODUCT(x[0], 0xd2511f53u), q = PRODUCT(x[2], 0xcd9e8d57u);
-    x[0] = (q >> 32) ^ x[1] ^ k0;
-    x[2] = (p >> 32) ^ x[3] ^ k1;
+    x[0] = (q >> 32) ^ (x[1] ^ k0); /* what waits for a product comes last */
+    x[2] = (p >> 32) ^ (x[3] ^ k1);
     x[1] = q;
     x[3] = p;
 }
@@ -129,15 +131,19 @@ static void philox(uint64_t key, const uint32_t ctr[4], int64_t blocks,
     for (int64_t b = 0; b < blocks; b += 2 * LANES) {
         Lanes x[2][4]; /* two runs, so that one computes while one waits */
         for (int h = 0; h < 2; h++) {
-            for (int64_t l = 0; l < LANES; l++)
-                x[h][0][l] = (uint32_t)(ctr[0] + b + h * LANES + l);
+            x[h][0] = STEPS + (uint64_t)(ctr[0] + b + h * LANES);
             for (int w = 1; w < 4; w++)
                 x[h][w] = (Lanes){0} + ctr[w];
         }
-        uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-        for (int r = 0; r < 10; r++, k0 += 0x9e3779b9u, k1 += 0xbb67ae85u) {
+        Lanes k0 = (Lanes){0} + (uint32_t)key, k1 = (Lanes){0} + (key >> 32);
+#pragma GCC unroll 10
+        for (int r = 0; r < 10; r++) {
             philox_round(x[0], k0, k1);
             philox_round(x[1], k0, k1);
+            k0 += 0x9e3779b9u;
+            k1 += 0xbb67ae85u;
+            /* added up there, not each made of a number */
+            __asm__("" : "+x"(k0), "+x"(k1));
         }
         for (int h = 0; h < 2; h++) {
             int64_t n = blocks - b - h * LANES;
