@@ -376,6 +376,13 @@ struct LpOp {
      * result 0, operands …] and the same attributes, that the inlined backward
      * nodes stand for; the host may run it instead of them */
     LpOp *back;
+    /* fused: the operator that rounds at random where the inlined nodes do, and
+     * whose last attribute has their sites; `sites` says how many those must
+     * be, 0: it does not take such operands (NULL: a hole). One more result is
+     * what the last but one of the nodes makes; that of `back` reads it in
+     * place of its last operand */
+    const LpOp *at_random;
+    int (*sites)(const LpType *const *in, const LpAttr *attr);
     const void *data; /* family's own facts (loops of a pointwise operator) */
     /* optimizers' updates: the operand that multiplies the gradient first */
     uint8_t grad_scale;

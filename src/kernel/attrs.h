@@ -260,7 +260,7 @@ enum { LP_SOFTMAX_IN_DIM, LP_SOFTMAX_IN_DTYPE };
 /* dropout */
 enum { LP_DROPOUT_P, LP_DROPOUT_TRAINING };
 /* attention, attention_backward */
-enum { LP_ATTENTION_SCALE, LP_ATTENTION_IS_CAUSAL };
+enum { LP_ATTENTION_SCALE, LP_ATTENTION_IS_CAUSAL, LP_ATTENTION_SITES };
 /* identity_loss */
 enum { LP_IDENTITY_LOSS_REDUCTION };
 /* nll_loss_forward, nll_loss_backward */

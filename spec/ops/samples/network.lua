@@ -110,6 +110,10 @@ return {
     { x{ 2, 3, 2 }, y{ 2, 3, 2 }, x{ 2, 3, 2 }, none, 0.5, true } },
   attention_backward = { { x{ 1, 2, 3, 2 }, y{ 1, 2, 3, 2 }, x{ 1, 2, 4, 2 }, y{ 1, 2, 4, 2 }, none,
     0.7, false, eager = true } },
+  attention_at_random = { { x{ 1, 2, 3, 2 }, y{ 1, 2, 4, 2 }, x{ 1, 2, 4, 3 }, none, 0.7, false,
+    { 1, 2, 3, 4 } } },
+  attention_at_random_backward = { { x{ 1, 2, 3, 2 }, y{ 1, 2, 3, 2 }, x{ 1, 2, 4, 2 },
+    y{ 1, 2, 4, 2 }, y{ 1, 2, 3, 4 }, 0.7, false, { 1, 2, 3, 4, 5, 6 }, eager = true } },
   scaled_dot_product_attention = { { x{ 1, 2, 3, 2 }, y{ 1, 2, 3, 2 }, x{ 1, 2, 3, 2 } } },
 
   -- T 3 (2), B 2, input 3, hidden 2; the gates and cells that the backward

@@ -55,6 +55,10 @@ LpPrepare lp_dropout_prepare;
 LpPrepare lp_attention_prepare, lp_attention_back_prepare;
 double lp_attention_work(const LpKernelReq *r);
 double lp_attention_back_work(const LpKernelReq *r);
+/* attention_random.c */
+LpPrepare lp_attention_random_prepare, lp_attention_random_back_prepare;
+int lp_attention_sites(const LpType *const *in, const LpAttr *attr);
+int lp_attention_back_sites(const LpType *const *in, const LpAttr *attr);
 
 /* recurrent.c, recurrent_back.c */
 LpPrepare lp_rnn_prepare, lp_rnn_back_prepare;

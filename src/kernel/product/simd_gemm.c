@@ -98,41 +98,6 @@ static bool pack_turned(const float *b, int64_t rs, int64_t cs, int64_t k,
 }
 #endif
 
-#define T float
-#define F(name) name##_f32
-#define VSET SET_f32
-#define VFMA FMA_f32
-#ifdef __AVX512F__
-#define PUT_TURNED put_turned
-#define PACK_TURNED pack_turned
-#define PACK_ROWS pack_rows
-#else
-#define PUT_TURNED(...) false
-#define PACK_TURNED(...) false
-#define PACK_ROWS(...) false
-#endif
-typedef LpGemmLoopsF32 Loops_f32;
-#include "src/kernel/product/gemmloops_t.h"
-#undef T
-#undef F
-#undef VSET
-#undef VFMA
-#undef PUT_TURNED
-#undef PACK_TURNED
-#undef PACK_ROWS
-
-#define T double
-#define F(name) name##_f64
-#define VSET SET_f64
-#define VFMA FMA_f64
-#define PUT_TURNED(...) false
-#define PACK_TURNED(...) false
-#define PACK_ROWS(...) false
-typedef LpGemmLoopsF64 Loops_f64;
-#include "src/kernel/product/gemmloops_t.h"
-
-/* ---- halves -------------------------------------------------------------- */
-#define LP_GEMM_WIDTH (NV * VBYTES / (int64_t)sizeof(float))
 #if defined(__AVX2__) && !defined(__AVX512F__)
 /* Turns 8 by 8: pairs, fours, then the halves of the vectors. */
 INLINE void turn_eight(__m256 x[8])
@@ -160,6 +125,67 @@ INLINE void turn_eight(__m256 x[8])
 #undef PD
 }
 
+/* A whole panel whose columns lie along k; false: it is not one. */
+static bool pack_turned(const float *b, int64_t rs, int64_t cs, int64_t k,
+                        int64_t cols, float *panel)
+{
+    if (rs != 1 || cols != 16 || k % 8)
+        return false;
+    for (int64_t q = 0; q < k; q += 8)
+        for (int64_t j = 0; j < 16; j += 8) {
+            __m256 x[8];
+#pragma GCC unroll 8
+            for (int64_t i = 0; i < 8; i++)
+                x[i] = _mm256_loadu_ps(b + (j + i) * cs + q);
+            turn_eight(x);
+#pragma GCC unroll 8
+            for (int64_t i = 0; i < 8; i++)
+                _mm256_storeu_ps(panel + (q + i) * 16 + j, x[i]);
+        }
+    return true;
+}
+#endif
+
+#define T float
+#define F(name) name##_f32
+#define VSET SET_f32
+#define VFMA FMA_f32
+#ifdef __AVX512F__
+#define PUT_TURNED put_turned
+#define PACK_TURNED pack_turned
+#define PACK_ROWS pack_rows
+#else
+#define PUT_TURNED(...) false
+#ifdef __AVX2__
+#define PACK_TURNED pack_turned
+#else
+#define PACK_TURNED(...) false
+#endif
+#define PACK_ROWS(...) false
+#endif
+typedef LpGemmLoopsF32 Loops_f32;
+#include "src/kernel/product/gemmloops_t.h"
+#undef T
+#undef F
+#undef VSET
+#undef VFMA
+#undef PUT_TURNED
+#undef PACK_TURNED
+#undef PACK_ROWS
+
+#define T double
+#define F(name) name##_f64
+#define VSET SET_f64
+#define VFMA FMA_f64
+#define PUT_TURNED(...) false
+#define PACK_TURNED(...) false
+#define PACK_ROWS(...) false
+typedef LpGemmLoopsF64 Loops_f64;
+#include "src/kernel/product/gemmloops_t.h"
+
+/* ---- halves -------------------------------------------------------------- */
+#define LP_GEMM_WIDTH (NV * VBYTES / (int64_t)sizeof(float))
+#if defined(__AVX2__) && !defined(__AVX512F__)
 INLINE __m256 eight_f16(const uint16_t *p)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p));

@@ -77,6 +77,27 @@ static LpStatus infer_back(LpInfer *x)
     return LP_OK;
 }
 
+static LpType scores_of(const LpType *q, const LpType *k)
+{
+    LpType s = *q;
+    s.shape[s.ndim - 1] = k->shape[k->ndim - 2];
+    return s;
+}
+
+static LpStatus infer_random(LpInfer *x)
+{
+    LP_TRY(infer(x));
+    x->out[1] = scores_of(&x->in[0], &x->in[1]);
+    return LP_OK;
+}
+
+static LpStatus infer_random_back(LpInfer *x)
+{
+    LP_TRY(infer_back(x));
+    LpType p = scores_of(&x->in[1], &x->in[2]);
+    return lp_need_shape(x, 4, "probabilities", &p);
+}
+
 /* 0 on and below the diagonal, -inf above. */
 static LpVal causal_mask(LpBuilder *b, const LpType *scores)
 {
@@ -109,10 +130,15 @@ LP_EXPAND(expand_attention)
     out[0] = lp_matmul(b, probabilities(b, attr, in[0], in[1], in[3]), in[2]);
 }
 
-LP_EXPAND(expand_back)
+LP_EXPAND(expand_random)
 {
-    LpVal g = in[0], q = in[1], k = in[2], v = in[3];
-    LpVal p = probabilities(b, attr, q, k, in[4]);
+    out[1] = probabilities(b, attr, in[0], in[1], in[3]);
+    out[0] = lp_matmul(b, out[1], in[2]);
+}
+
+LP_EXPAND(expand_random_back)
+{
+    LpVal g = in[0], q = in[1], k = in[2], v = in[3], p = in[4];
     LpVal scale = lp_immf(b, attr[LP_ATTENTION_SCALE].f);
     LpVal dp = lp_matmul(b, g, lp_transpose(b, v, -1, -2));
     if (lp_failed(b))
@@ -123,6 +149,13 @@ LP_EXPAND(expand_back)
     out[0] = lp_matmul(b, ds, k);
     out[1] = lp_matmul(b, lp_transpose(b, ds, -1, -2), q);
     out[2] = lp_matmul(b, lp_transpose(b, p, -1, -2), g);
+}
+
+LP_EXPAND(expand_back)
+{
+    LpVal arg[5] = {in[0], in[1], in[2], in[3]};
+    arg[4] = probabilities(b, attr, in[1], in[2], in[4]);
+    expand_random_back(b, attr, arg, 5, out, 3);
 }
 
 /* A mask that wants a gradient takes the way over the expansion. */
@@ -150,7 +183,8 @@ LP_PRIMITIVE(attention,
              infer, lp_attention_prepare, NULL, .kind = LP_OP_FUSED,
              .flags = LP_OPF_STRIDED_OUT, .expand = expand_attention,
              .grad = grad, .grad_in = 15, .work = lp_attention_work,
-             .back = &op_attention_backward)
+             .back = &op_attention_backward,
+             .at_random = &op_attention_at_random, .sites = lp_attention_sites)
 
 LP_PRIMITIVE(attention_backward,
              "attention_backward(Tensor grad, Tensor query, Tensor key, Tensor "
@@ -158,7 +192,27 @@ LP_PRIMITIVE(attention_backward,
              "query, Tensor key, Tensor value) @p",
              infer_back, lp_attention_back_prepare, NULL, .kind = LP_OP_FUSED,
              .flags = LP_OPF_STRIDED_OUT, .expand = expand_back,
-             .work = lp_attention_back_work)
+             .work = lp_attention_back_work,
+             .at_random = &op_attention_at_random_backward,
+             .sites = lp_attention_back_sites)
+
+/* Host-only: of a step that rounds at random. */
+LP_PRIMITIVE(attention_at_random,
+             "attention_at_random(Tensor query, Tensor key, Tensor value, "
+             "Tensor? mask, float scale, bool is_causal, int[] sites) -> "
+             "(Tensor out, Tensor probabilities) @p",
+             infer_random, lp_attention_random_prepare, NULL,
+             .kind = LP_OP_FUSED, .flags = LP_OPF_STRIDED_OUT,
+             .expand = expand_random, .work = lp_attention_work)
+
+LP_PRIMITIVE(attention_at_random_backward,
+             "attention_at_random_backward(Tensor grad, Tensor query, Tensor "
+             "key, Tensor value, Tensor probabilities, float scale, bool "
+             "is_causal, int[] sites) -> (Tensor query, Tensor key, Tensor "
+             "value) @p",
+             infer_random_back, lp_attention_random_back_prepare, NULL,
+             .kind = LP_OP_FUSED, .flags = LP_OPF_STRIDED_OUT,
+             .expand = expand_random_back, .work = lp_attention_back_work)
 
 /* ---- public form --------------------------------------------------------- */
 /* scaled_dot_product_attention */
