@@ -146,6 +146,15 @@ describe("the tensors that an IPU holds at its peak", function()
     assert.equal(4, chain({ ipus = { 0, 1, 0 } }, { strategy = "sharded" }))
   end)
 
+  it("are one gradient of a parameter at a time: it is added at once", function()
+    for _, ipus in ipairs({ { 0, 0, 0, 0, 0, 0 }, { 0, 0, 0, 1, 1, 1 } }) do
+      local r = helper.simulate(helper.chain(6, { train = true, accumulation = 4, width = 128,
+        batch = 2, ipus = ipus }))
+      local gradient = 128 * 128 * 4
+      assert.equal(1, r.memory[0].categories.activations // gradient)
+    end
+  end)
+
   -- 32 floats lie on one tile, tensors are dealt to tiles in turn: w and its
   -- accumulator to 0 and 1, h to 2, h w to 0, its square to 1, two numbers to 2 and
   -- 0; going back 2 h w to 1, the gradient of w to 2, where h still lies

@@ -21,17 +21,10 @@ typedef struct Gathering {
     size_t n;
 } Gathering;
 
-/* Sums of results are results of sums. */
-static bool is_linear(const LpGraphNode *d)
-{
-    return d->op->id == LP_OP_add || d->op->id == LP_OP_cast ||
-           (d->op->id == LP_OP_mul && lp_is_imm(d->in[1]));
-}
-
 static bool belongs(const Gathering *x, LpVal v)
 {
     return lp_is_backward(x->g, v) && x->uses[v] == 1 &&
-           is_linear(&x->g->node[lp_maker(x->g, v)]);
+           lp_ipu_is_linear(&x->g->node[lp_maker(x->g, v)]);
 }
 
 /* Lists the sum that ends in node `root`, the operands of a node after it;

@@ -487,6 +487,8 @@ bool lp_ipu_loads(const LpIpuPlan *p, size_t var, int run);
 bool lp_ipu_holds(const LpIpuPlan *p, size_t var, int run);
 /* Are the run and its forward run in one row, for one micro-batch? */
 bool lp_ipu_turns(const LpIpuPlan *p, int run);
+/* Is a sum of its results the result of a sum? */
+bool lp_ipu_is_linear(const LpGraphNode *d);
 /* Has the result of a view or marker the memory of its operand? */
 bool lp_ipu_is_view(const LpGraphNode *d);
 /* Elements of variable `v` that this replica keeps: all, or a share; their

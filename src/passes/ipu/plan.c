@@ -129,6 +129,12 @@ bool lp_ipu_turns(const LpIpuPlan *p, int run)
     return false;
 }
 
+bool lp_ipu_is_linear(const LpGraphNode *d)
+{
+    return d->op->id == LP_OP_add || d->op->id == LP_OP_cast ||
+           (d->op->id == LP_OP_mul && lp_is_imm(d->in[1]));
+}
+
 bool lp_ipu_is_view(const LpGraphNode *d)
 {
     return (d->op->flags & (LP_OPF_VIEW | LP_OPF_MARKER)) != 0;

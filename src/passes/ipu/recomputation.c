@@ -8,6 +8,9 @@
  * stage, checkpoints, values of carried buffers, results of operators with
  * effects) is stashed. Without recomputation everything is stashed.
  *
+ * A gradient is added to its accumulator as soon as it is made, wherever the
+ * step does so: no run holds the gradients of all its parameters.
+ *
  * As in PopART a pipeline over several IPUs recomputes by default; the last
  * stage, whose backward follows at once, only if it has checkpoints, and
  * nothing that follows from its last ones: those, or its inputs, that no other
@@ -33,6 +36,8 @@ typedef struct Recomputation {
     Frame *stack;
     size_t n_stack, cap_stack;
     bool any_late;
+    bool *done;       /* by node: the backward run has it */
+    LpNodeId *reader; /* by value: a node that adds and reads it, + 1 */
     bool *last; /* follows from the last checkpoints, by value; of the last
                    stage alone */
     int stage;
@@ -226,15 +231,83 @@ static LpStatus choose(Recomputation *a, const LpNodeId *list,
     return LP_OK;
 }
 
+/* ---- accumulators -------------------------------------------------------- */
+/* Backwards from what accumulators become, over what nothing else reads. */
+static LpStatus find_adds(Recomputation *a)
+{
+    const LpIpuPlan *p = a->p;
+    uint32_t *uses = lp_ipu_scratch(a->p, a->g->n_value, sizeof *uses);
+    bool *ends = lp_ipu_scratch(a->p, a->g->n_value, sizeof *ends);
+    LP_TRY(p->err->code);
+    for (LpNodeId n = 0; n < a->g->n_node; n++)
+        for (uint32_t i = 0; i < a->g->node[n].n_in; i++)
+            if (lp_is_value(a->g->node[n].in[i]))
+                uses[a->g->node[n].in[i]]++;
+    for (size_t i = 0; i < p->step->n_var; i++) {
+        const LpVariable *v = &p->step->var[i];
+        if (lp_is_value(v->micro_out))
+            uses[v->micro_out]++;
+        if (lp_is_value(v->micro_out) && v->role == LP_VAR_ACCUM)
+            ends[v->micro_out] = true;
+    }
+    for (LpNodeId n = (LpNodeId)a->g->n_node; n-- > 0;) {
+        const LpGraphNode *d = &a->g->node[n];
+        bool linear = lp_ipu_is_linear(d) && uses[d->out] == 1;
+        if (!ends[d->out] || !linear || !lp_origin_of(a->g, n)->backward)
+            continue;
+        for (uint32_t i = 0; i < d->n_in; i++)
+            if (lp_is_backward(a->g, d->in[i])) {
+                ends[d->in[i]] = true;
+                a->reader[d->in[i]] = n + 1;
+            }
+    }
+    return LP_OK;
+}
+
+/* Has the backward run made all backward values of its stage that d reads? */
+static bool is_ready(const Recomputation *a, const LpGraphNode *d)
+{
+    for (uint32_t i = 0; i < d->n_in; i++)
+        if (lp_is_backward(a->g, d->in[i]) &&
+            a->p->val_stage[d->in[i]] == a->stage &&
+            !a->done[a->g->value[d->in[i]].node])
+            return false;
+    return true;
+}
+
+static LpStatus add_backward(Recomputation *a, LpNodeId n)
+{
+    const LpGraphNode *d = &a->g->node[n];
+    for (uint32_t k = 0; k < d->n_in; k++)
+        LP_TRY(ensure(a, d->in[k]));
+    a->done[n] = true;
+    return add_entry(a, n, false);
+}
+
+/* A node, then what adds its results and waits for nothing else. */
+static LpStatus add_with_sums(Recomputation *a, LpNodeId n)
+{
+    LP_TRY(add_backward(a, n));
+    const LpGraphNode *d = &a->g->node[n];
+    for (LpVal v = d->out; v < d->out + d->n_out; v++)
+        for (LpVal w = v; a->reader[w];) {
+            LpNodeId next = a->reader[w] - 1;
+            if (a->done[next] || a->p->sum[next].var >= 0 ||
+                a->p->node_stage[next] != a->stage ||
+                !is_ready(a, &a->g->node[next]))
+                break;
+            LP_TRY(add_backward(a, next));
+            w = a->g->node[next].out;
+        }
+    return LP_OK;
+}
+
 static LpStatus backward_run(Recomputation *a, const LpNodeId *list,
                              const size_t *first)
 {
-    for (size_t i = first[a->stage]; i < first[a->stage + 1]; i++) {
-        const LpGraphNode *d = &a->g->node[list[i]];
-        for (uint32_t k = 0; k < d->n_in; k++)
-            LP_TRY(ensure(a, d->in[k]));
-        LP_TRY(add_entry(a, list[i], false));
-    }
+    for (size_t i = first[a->stage]; i < first[a->stage + 1]; i++)
+        if (!a->done[list[i]])
+            LP_TRY(add_with_sums(a, list[i]));
     for (LpVal v = 1; a->any_late && v < a->g->n_value; v++)
         if (a->late[v] && a->p->val_stage[v] == a->stage)
             LP_TRY(ensure(a, v));
@@ -274,6 +347,7 @@ static LpStatus build(Recomputation *a)
     if (!p->training)
         return LP_OK;
     mark_late_and_kept(a);
+    LP_TRY(find_adds(a));
     for (a->stage = p->n_stage - 1; a->stage >= 0; a->stage--) {
         LP_TRY(choose(a, list, first));
         LP_TRY(backward_run(a, back, back_first));
@@ -292,6 +366,8 @@ LpStatus lp_ipu_recomputation(LpIpuPlan *p)
     a.read = lp_ipu_scratch(p, n, sizeof *a.read);
     a.late = lp_ipu_scratch(p, n, sizeof *a.late);
     a.kept = lp_ipu_scratch(p, n, sizeof *a.kept);
+    a.done = lp_ipu_scratch(p, a.g->n_node, sizeof *a.done);
+    a.reader = lp_ipu_scratch(p, n, sizeof *a.reader);
     a.last = lp_ipu_scratch(p, n, sizeof *a.last);
     LpStatus s = p->err->code == LP_OK ? build(&a) : p->err->code;
     lp_free(a.entry);
