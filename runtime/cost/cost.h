@@ -209,6 +209,7 @@ typedef struct LpPlan {
     bool expanded;   /* kernel columns were folded into input channels */
     bool has_kernel; /* more than one weight position on a tile's field */
     bool direct;     /* a tile's sums are whole, of the result's type */
+    bool resident;   /* its larger operand was laid out for it, one tile each */
     bool fits;       /* temp_bytes <= bound_bytes; if nothing does, the least */
     LpSplit split;
     int64_t in_group, out_group; /* channels that lie together */

@@ -337,6 +337,10 @@ LpCost lp_plan_cost(const LpCostCtx *x, LpCostType t, const LpPlan *p)
                 .vertex_bytes = p->vertex_bytes,
                 .exchange_code_bytes = p->exchange_code_bytes,
                 .tiles = (int)p->tiles};
+    if (p->resident) { /* read where it lies */
+        c.temp_tile_bytes -= p->input_bytes;
+        c.early_tile_bytes = lp_max(0, c.early_tile_bytes - p->input_bytes);
+    }
     if (p->direct) { /* the partials are the result */
         c.temp_tile_bytes -= p->partial_bytes;
         c.early_tile_bytes = 0;

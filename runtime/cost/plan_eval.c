@@ -314,6 +314,8 @@ bool plan_eval(const LpCostCtx *x, const Conv *c, const LpSplit *s,
     p->in_group =
         c->method == LP_CONV_HMAC && !c->in_group ? t.in : plan_in_grain(x, c);
     p->out_group = plan_out_grain(c);
+    p->resident = c->pass < LP_PASS_BWD && c->product && !c->swapped &&
+                  s->out * s->kernel * turns == 1 && c->in % p->in_group == 0;
     p->direct = s->in * s->kernel * turns == 1 && c->partials == c->out_type;
     p->interleaved_bytes = c->method == LP_CONV_AMP ? p->partial_bytes : 0;
     p->layout_cyc = layout_cyc(x, c, &t, p->tiles);

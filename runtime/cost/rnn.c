@@ -2,8 +2,8 @@
  * of the sequence, multiplies, joins the gates and writes what it made into
  * sequences; in training, what the gradient needs too. Products are brought to
  * where the state lies. Weights of the gradient are transposed once, before
- * the loop; the weights' own gradient is one product after the loop unless the
- * gates' gradients of all steps are more than the weights. Source: PL
+ * the loop; the weights' own gradient is added to in a loop of its own unless
+ * the gates' gradients of all steps are more than the weights. Source: PL
  * popnn/Lstm, Gru and Rnn. */
 #include "runtime/cost/units.h"
 
@@ -21,11 +21,26 @@ static void op(Step *p, LpEwOp op, LpEwForm form, int64_t n)
     lp_cost_add(&p->c, lp_cost_elementwise(p->x, op, form, p->t, n));
 }
 
-/* Vertices of one compute set. */
-static void op_beside(Step *p, LpEwOp e, LpEwForm form, int64_t n)
+/* Sigmoids of `sigmoids` and tanh of n elements where they lie, in one compute
+ * set: vertices of their own, of which a vector takes twice the function's
+ * cycles (PL popnn cycle estimators, NonLinearitySupervisor). */
+static void gate(Step *p, LpEwOp e, int64_t n)
 {
-    op(p, e, form, n);
-    p->c.sync_cyc -= p->x->chip->step_cyc;
+    LpTileMap m = lp_tile_map(p->x, p->t, n, vec_elems(p->x->chip, p->t));
+    int64_t vecs = div_up(m.tile_elems, 6 * vec_elems(p->x->chip, p->t));
+    int64_t each = p->t != LP_COST_HALF ? 5 : e == LP_EW_tanh ? 1 : 2;
+    p->c.compute_cyc += 9 + 6 * (18 + 3 + 2 * each + (vecs - 1) * 2 * each + 4);
+    p->c.flops += n;
+    cost_ew_codelet(&p->c, e, LP_EW_UNARY_INPLACE, p->t);
+}
+
+static void gates_in_place(Step *p, int64_t sigmoids, int64_t n)
+{
+    if (sigmoids)
+        gate(p, LP_EW_sigmoid, sigmoids);
+    if (n)
+        gate(p, LP_EW_tanh, n);
+    cost_step(p->x, &p->c, 0, 0);
 }
 
 /* n elements of a sequence, read or written. */
@@ -80,8 +95,7 @@ static void lstm(Step *p, LpConvPass pass, bool trains)
 {
     int64_t n = p->state;
     gates(p, 4, pass);
-    op(p, LP_EW_sigmoid, LP_EW_UNARY_INPLACE, 3 * n);
-    op_beside(p, LP_EW_tanh, LP_EW_UNARY_INPLACE, n);
+    gates_in_place(p, 3 * n, n);
     op(p, LP_EW_mul, LP_EW_BINARY_INPLACE, 2 * n);
     op(p, LP_EW_add, LP_EW_BINARY_INPLACE, n);
     op(p, LP_EW_tanh, LP_EW_UNARY, n);
@@ -95,10 +109,10 @@ static void gru(Step *p, LpConvPass pass)
 {
     int64_t n = p->state;
     gates(p, 2, pass);
-    op(p, LP_EW_sigmoid, LP_EW_UNARY_INPLACE, 2 * n);
+    gates_in_place(p, 2 * n, 0);
     op(p, LP_EW_mul, LP_EW_BINARY, n);
     gates(p, 1, pass);
-    op(p, LP_EW_tanh, LP_EW_UNARY_INPLACE, n);
+    gates_in_place(p, 0, n);
     op(p, LP_EW_sub, LP_EW_BINARY, n);
     op(p, LP_EW_mul, LP_EW_BINARY, n);
     op(p, LP_EW_add, LP_EW_BINARY, n);
@@ -134,7 +148,7 @@ LpCost lp_cost_rnn(const LpCostCtx *x, LpCostType t, const LpRnnShape *s,
         gru(&p, pass);
     } else {
         gates(&p, 1, pass);
-        op(&p, LP_EW_tanh, LP_EW_UNARY_INPLACE, p.state);
+        gates_in_place(&p, 0, p.state);
     }
     if (trains) {
         keep(&p, kept(s) * p.state);
@@ -182,12 +196,13 @@ static void gru_grad(Step *p)
     op(p, LP_EW_add, LP_EW_BINARY_INPLACE, n);
 }
 
-/* Gradients of the weights over `rows` rows of steps and batch. */
-static LpCost weight_grads(Step *p, int64_t rows)
+/* Added to the gradients of the weights in a step: sequences of inputs and of
+ * outputs are read for it. */
+static LpCost weight_grads(const Step *p)
 {
     int64_t wide = p->s->in + p->s->hidden;
     int64_t first = p->s->gates == 3 ? 2 * p->s->hidden : p->width;
-    LpMatmulShape m = {1, wide, rows, first};
+    LpMatmulShape m = {1, wide, p->s->batch, first};
     LpCost c = lp_cost_matmul(p->x, p->t, m, LP_PASS_WU);
     lp_cost_add(&c,
                 lp_cost_scaled_add(p->x, p->t, mul_sat(wide, first), false));
@@ -204,7 +219,6 @@ LpCost lp_cost_rnn_grad(const LpCostCtx *x, LpCostType t, const LpRnnShape *s)
     Step p = step_of(x, t, s);
     int64_t weights = mul_sat(s->in + s->hidden, p.width);
     int64_t all = mul_sat(p.state, s->gates);
-    bool inside = weights <= mul_sat(all, s->steps);
     if (!p.state || !s->steps)
         return p.c;
     slice(&p, p.state); /* of the output's gradient */
@@ -221,19 +235,25 @@ LpCost lp_cost_rnn_grad(const LpCostCtx *x, LpCostType t, const LpRnnShape *s)
     }
     keep(&p, 2 * p.state);
     slice(&p, p.input);
-    if (inside) {
-        slice(&p, p.input);
-        slice(&p, p.state);
-        lp_cost_add(&p.c, weight_grads(&p, s->batch));
-        op(&p, LP_EW_add, LP_EW_BINARY_INPLACE, all); /* the biases' */
-    } else {
+    /* where the transposed weights are less than the gates' gradients of all
+     * steps, these are not kept for a loop of their own */
+    bool inside = weights <= mul_sat(all, s->steps);
+    Step apart = step_of(x, t, s), *w = inside ? &p : &apart;
+    slice(w, p.input);
+    slice(w, p.state);
+    lp_cost_add(&w->c, weight_grads(w));
+    op(w, LP_EW_add, LP_EW_BINARY_INPLACE, all); /* the biases' */
+    if (!inside) {
         slice(&p, all);
+        slice(&apart, all);
+        count_up(&apart);
     }
     count_up(&p);
+    /* the transposed weights are there all the while */
+    p.c.temp_tile_bytes += lp_tile_map(x, t, weights, 16).tile_bytes;
+    lp_cost_add(&p.c, apart.c);
     p.c = lp_cost_repeat(p.c, s->steps);
-    if (!inside)
-        lp_cost_add(&p.c, weight_grads(&p, mul_sat(s->steps, s->batch)));
-    int64_t rows[2] = {inside ? s->batch : s->batch * s->steps, p.width};
+    int64_t rows[2] = {s->batch, p.width};
     lp_cost_add(&p.c, lp_cost_reduce(x, LP_RED_ADD, t, rows, 2, 1));
     lp_cost_add(&p.c, lp_cost_copy(x, t, weights, true));
     return p.c;

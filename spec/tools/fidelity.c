@@ -281,8 +281,8 @@ static Result convolution(const LpCostCtx *x, LpCostType t, const Row *r)
     return finish(x, &sum);
 }
 
-/* The sequences and weights of a recurrent layer; of its gradient the outputs
- * stand for what it reads and makes. */
+/* The sequences and weights of a recurrent layer, in training with what its
+ * gradient reads and makes. */
 static Result recurrent(const LpCostCtx *x, LpCostType t, const Row *r)
 {
     bool gru = !strncmp(text(r, "op"), "gru", 3);
@@ -302,12 +302,29 @@ static Result recurrent(const LpCostCtx *x, LpCostType t, const Row *r)
     line("input %%4 \"wi\": %s[%lld, %lld]\n", d, N(n), N(p.in));
     line("input %%5 \"wh\": %s[%lld, %lld]\n", d, N(n), N(h));
     line("input %%6 \"wb\": %s[%lld]\n", d, N(n));
+    if (train)
+        line("input %%7 \"dy\": %s[%lld, %lld, %lld]\n", d, N(p.steps),
+             N(p.batch), N(h));
+    int first = train ? 8 : 7; /* values count on */
     if (gru)
-        line("%%7 \"y\", %%8, %%9 = gru(%%1, %%2, %%4, %%5, %%6, %%6, "
-             "reverse=false)\noutput %%7\n");
+        line("%%%d \"y\", %%%d, %%%d = gru(%%1, %%2, %%4, %%5, %%6, %%6, "
+             "reverse=false)\n",
+             first, first + 1, first + 2);
     else
-        line("%%7 \"y\", %%8, %%9, %%10, %%11 = lstm(%%1, %%2, %%3, %%4, %%5, "
-             "%%6, %%6, _, reverse=false)\noutput %%7\n");
+        line("%%%d \"y\", %%%d, %%%d, %%%d, %%%d = lstm(%%1, %%2, %%3, %%4, "
+             "%%5, %%6, %%6, _, reverse=false)\n",
+             first, first + 1, first + 2, first + 3, first + 4);
+    if (train && gru)
+        line("" BACK "%%11 \"dx\", %%12, %%13 \"dwi\", %%14 \"dwh\", %%15, "
+             "%%16 = gru_backward(%%7, _, %%1, %%2, %%4, %%5, %%6, %%6, %%8, "
+             "%%10, reverse=false, need=61)\noutput %%8, %%11, %%13, %%14\n");
+    else if (train)
+        line("" BACK "%%13 \"dx\", %%14, %%15, %%16 \"dwi\", %%17 \"dwh\", "
+             "%%18, %%19, %%20 = lstm_backward(%%7, _, _, %%1, %%2, %%3, %%4, "
+             "%%5, %%6, %%6, _, %%8, %%11, %%12, reverse=false, need=121)\n"
+             "output %%8, %%13, %%16, %%17\n");
+    else
+        line("output %%7\n");
     return finish(x, &sum);
 }
 
@@ -415,7 +432,7 @@ static const Group groups[] = {
     {"small fully connected", "fc", "", NULL, products, 12, 14},
     {"convolutions", "conv", "", NULL, convolution, 5, 18},
     {"reductions", "reduction", "", NULL, reduction, 10, 22},
-    {"LSTM", "lstm", "", NULL, recurrent, 18, 32},
+    {"LSTM", "lstm", "", NULL, recurrent, 13, 14},
     {"GRU", "gru", "", NULL, recurrent, 18, 32},
     {"pooling", "pool", "", NULL, pooling, 15, 30},
     {"embeddings", "embedding", "", NULL, embedding, 5, 12},

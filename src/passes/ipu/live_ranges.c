@@ -116,15 +116,22 @@ static void in_place(Ranges *h, int run)
     const LpStep *s = h->p->step;
     for (size_t i = 0; i < s->n_var; i++) {
         const LpVariable *v = &s->var[i];
-        if (!lp_is_value(v->micro_out) || v->role == LP_VAR_STREAM_OUT ||
-            lp_ipu_pass_making(h->p, v->micro_out) != run)
-            continue; /* or it makes the value again, for itself */
+        if (!lp_is_value(v->micro_out) || v->role == LP_VAR_STREAM_OUT)
+            continue;
+        int making = lp_ipu_pass_making(h->p, v->micro_out);
         LpLiveRange *now = find(h, v->micro_out, run);
         LpLiveRange *old = lp_var_carried(v) ? find(h, v->micro_in, run) : NULL;
+        bool one =
+            old && (old->kind == LP_RANGE_INPUT ||
+                    (old->kind == LP_RANGE_STASH && !stashed(h->p, old->v)));
+        if (run != making) { /* or it makes the value again, for itself */
+            if (one && run < making)
+                old->alias = true;
+            continue;
+        }
         if (now && now->kind == LP_RANGE_MADE)
             now->alias = true;
-        if (old && (old->kind == LP_RANGE_INPUT ||
-                    (old->kind == LP_RANGE_STASH && !stashed(h->p, old->v))))
+        if (one)
             old->alias = !now || gone(h, old, now);
     }
 }

@@ -111,8 +111,8 @@ static LpStatus spans_of(Live *l, int run)
     for (uint32_t i = 0; i < r->n_range; i++) {
         LpLiveRange *h = &r->range[i];
         uint32_t to = base + h->to, from = base + h->from;
-        if (h->alias && !is_left(l, r, h->v))
-            continue;
+        if (h->alias && (h->kind != LP_RANGE_MADE || !is_left(l, r, h->v)))
+            continue; /* a variable's value lies in the variable */
         if (h->early && h->to > h->from)
             to--;
         if (h->alias) {
