@@ -440,6 +440,32 @@ describe("a step that rounds at random", function()
     end
   end)
 
+  it("is the same where a product reads halves that lie in blocks", function()
+    local function filled_by(shape, dtype, scale)
+      local n = 1
+      for _, size in ipairs(shape) do
+        n = n * size
+      end
+      return (pattern(1, n, torch.float32) * scale):reshape(shape):to(dtype)
+    end
+    local float, half = torch.float32, torch.float16
+    local inputs = { filled_by({ 2, 16, 6, 6 }, float, 1), filled_by({ 16, 16, 3, 3 }, float, 1),
+      filled_by({ 2, 16, 4, 4 }, half, 1), filled_by({ 8, 16, 3, 3 }, half, 0.7) }
+    local step = compiled.step(function(v, k, a, w)
+      -- the greater of a half and of 0 or 1 by an image in blocks: in blocks too, as none draws
+      return F.conv2d(torch.maximum(F.conv2d(v, k):gt(0), a), w)
+    end, inputs)
+    step:complete({ numerics = STOCHASTIC })
+    local at, want = compiled.vars(step), nil
+    for _, options in ipairs({ { blocked = false }, {}, { fuse = false }, { threads = 1 } }) do
+      local exec = step:compile(options)
+      exec:rng(7, 0)
+      local y = exec:run(compiled.feed(at, inputs), {})[at["output output_1"]]
+      want = want or y
+      assert.is_true(compiled.same_bits(want, y))
+    end
+  end)
+
   it("is not what it is to nearest", function()
     local x = pattern(4 * 14, 8, torch.float16)
     local a, b = chain(torch.float16), chain(torch.float16, 1, {})

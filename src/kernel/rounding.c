@@ -212,6 +212,10 @@ static bool widen(const LpDesc *d, bool result, int threads, size_t *total,
     for (int i = 0; i < d->ndim && !plain; i++)
         if (d->strides[i] == 0)
             half.shape[i] = wide.shape[i] = 1;
+    if (d->block) {
+        half = lp_desc_split(d, d->ndim, d->shape[1], d->block);
+        wide = lp_desc_split(seen, d->ndim, d->shape[1], d->block);
+    }
     lp_copy_plan(result ? &wide : &half, result ? &half : &wide, threads,
                  &w->plan);
     w->to = d->dtype;
