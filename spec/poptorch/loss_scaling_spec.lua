@@ -64,6 +64,29 @@ describe("automatic loss scaling", function()
     end
   end)
 
+  it("counts a fused operator's results, and nothing within", function()
+    local L, E, V = 6, 8, 5 -- queries and keys, their size, that of values
+    local Net = nn.Module:extend("Net")
+    function Net:init()
+      self.q, self.k = nn.Linear(E, E, { bias = false }), nn.Linear(E, E, { bias = false })
+      self.v = nn.Linear(E, V, { bias = false })
+    end
+    function Net:forward(x)
+      local y = nn.functional.scaled_dot_product_attention(self.q(x), self.k(x), self.v(x))
+      return poptorch.identity_loss(y, "sum")
+    end
+    -- gradients of query, key and value, of the three weights; what the loss is
+    -- differentiated by is no product
+    local products = 2 * L * E + L * V + 2 * E * E + E * V
+    for method, want in pairs({ [0] = products + 1, [1] = products }) do
+      local net = Net():half()
+      local model = poptorch.trainingModel(net, options({ gradientTensorTrackingMethod = method }),
+        poptorch.optim.SGD({ params = net:parameters(), lr = 0.0, loss_scaling = 1.0 }))
+      model(torch.randn(L, E):half())
+      assert.equal(want, model:getAnchoredTensor("counts"):sum():item())
+    end
+  end)
+
   it("takes optimizers of PyTorch", function()
     for _, kind in ipairs({ "SGD", "Adam", "AdamW", "RMSprop" }) do
       local model = trained(torch.optim[kind], { lr = 0.01 })

@@ -98,6 +98,11 @@ static void find_flow(Track *t)
     for (int i = 0; i < t->of->n_grad; i++)
         if (lp_is_value(t->of->grad[i]))
             t->outside[t->of->grad[i]] = true;
+    for (size_t id = g->n_node; id-- > 0;) { /* results are read by views */
+        const LpGraphNode *n = &g->node[id];
+        if (n->op->flags & LP_OPF_VIEW && t->outside[n->out])
+            t->outside[n->in[0]] = true;
+    }
 }
 
 static bool reads_variable(const Track *t, const LpGraphNode *n)
