@@ -74,6 +74,27 @@ describe("the cycles of a row", function()
     assert.equal(T * 4 + BYTES / 2, entries(row, "host_out")[1].bytes)
   end)
 
+  it("share the host's link by bytes: a short transfer delays a long one little", function()
+    local few = 240 * 4
+    local step = helper.step(function(inputs, place)
+      place(0)
+      local h = inputs[1]:relu()
+      place(1)
+      return h + inputs[2]
+    end, { device_iterations = 4, declare = declarations({ X, { "input", "y", nil, { 240 } } }) })
+    local list = {}
+    for _, row in ipairs(helper.simulate(step).schedule) do
+      local now = entries(row, "host_in")
+      list = #now > #list and now or list
+    end
+    local cycles = {}
+    for _, e in ipairs(list) do
+      cycles[e.bytes] = e.cycles
+    end
+    assert.equal(host_cycles(BYTES + few) + GLOBAL, cycles[BYTES])
+    assert.equal(host_cycles(2 * few) + GLOBAL, cycles[few])
+  end)
+
   it("include the exchange of the update", function()
     local step = helper.step(function(inputs, place)
       place(0)

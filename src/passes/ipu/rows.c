@@ -149,28 +149,36 @@ LpStatus lp_row_collective(LpRowBuilder *b, LpCollective kind, size_t first,
     return LP_OK;
 }
 
+/* Bytes that a machine's link has carried when those of one of its IPUs are
+ * through: transfers share it evenly while they last, so others count as far
+ * as they are not longer. All replicas of a machine share its link; rows that a
+ * group of them reads come once. */
+static int64_t carried(const LpIpuPlan *p, LpActKind kind, const int64_t *bytes,
+                       int ipu)
+{
+    int64_t machine = p->o.system->ipus_machine, sum = 0;
+    bool shared = kind == LP_ACT_HOST_IN && p->o.input_groups > 0;
+    int64_t copies = shared ? p->o.input_groups : p->replicas;
+    int64_t room = machine / p->n_ipus > 1 ? machine / p->n_ipus : 1;
+    for (int i = 0; i < p->n_ipus; i++)
+        if (i / machine == ipu / machine)
+            sum += bytes[i] < bytes[ipu] ? bytes[i] : bytes[ipu];
+    return sum * (copies < room ? copies : room);
+}
+
 LpStatus lp_row_transfer(LpRowBuilder *b, LpActKind kind, const int64_t *bytes,
                          int64_t *cyc, int64_t *sync)
 {
     LpIpuPlan *p = b->p;
-    int n = 0;
     int64_t slowest = 0;
-    for (int i = 0; i < p->n_ipus; i++)
-        n += bytes[i] > 0;
-    /* all replicas of a machine share its link; rows that a group of them
-     * reads come once */
-    bool shared = kind == LP_ACT_HOST_IN && p->o.input_groups > 0;
-    int64_t rivals = n * (shared ? p->o.input_groups : p->replicas);
-    if (rivals > p->o.system->ipus_machine)
-        rivals = p->o.system->ipus_machine;
     for (int i = 0; i < p->n_ipus; i++) {
         LpCostCtx x = lp_ipu_ctx(p, i);
         if (bytes[i] <= 0)
             continue;
         bool host = kind == LP_ACT_HOST_IN || kind == LP_ACT_HOST_OUT;
-        LpCost c =
-            host ? lp_cost_host_io(&x, p->o.system, bytes[i], (int)rivals)
-                 : lp_cost_streaming(&x, p->o.system, bytes[i], (int)rivals);
+        int64_t all = carried(p, kind, bytes, i);
+        LpCost c = host ? lp_cost_host_io(&x, p->o.system, all, 1)
+                        : lp_cost_streaming(&x, p->o.system, all, 1);
         if (c.exchange_cyc > slowest)
             slowest = c.exchange_cyc;
         if (c.sync_cyc > *sync)
