@@ -85,6 +85,8 @@ enum { LP_FLIP_DIMS };
 enum { LP_TRI_DIAGONAL };
 /* constant_pad_nd */
 enum { LP_PAD_PAD, LP_PAD_VALUE };
+/* pad_edges, pad_edges_backward */
+enum { LP_EDGES_PAD, LP_EDGES_MODE };
 
 /* ---- new tensors -------------------------------------------------------- */
 /* full */

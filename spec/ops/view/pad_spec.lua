@@ -68,4 +68,53 @@ describe("pad", function()
     refuses("at most 1 for dimension 1 of size 1, got 2", { -2, 2 }, "circular")
     assert.same({ 1, 0 }, { table.unpack(F.pad(x, { -2, -1 }, { mode = "circular" }).shape) })
   end)
+
+  -- A place beyond an edge, and the element that it has.
+  local function element(mode, o, n)
+    if mode == "replicate" then
+      return math.max(0, math.min(n - 1, o))
+    elseif mode == "circular" then
+      return o % n
+    end
+    return o < 0 and -o or o >= n and 2 * (n - 1) - o or o
+  end
+
+  it("takes and gives back elements by their places, in planes and volumes", function()
+    local sizes, pad = { 3, 4, 5 }, { 2, 1, 1, 2, 0, 2 }
+    local x = torch.arange(120):float():reshape(2, 3, 4, 5)
+    for _, mode in ipairs({ "reflect", "replicate", "circular" }) do
+      local leaf = x:clone():requires_grad_()
+      local y = F.pad(leaf:unsqueeze(0), pad, { mode = mode }):squeeze(0)
+      local up = (torch.arange(y:numel()) % 11):float():view_as(y)
+      y:backward(up)
+      local want, grad, index = {}, {}, {}
+      local wide = { 3 + 2, 4 + 3, 5 + 3 }
+      for at = 0, y:numel() - 1 do
+        local rest, from, step = at, 0, 1
+        for d = 3, 1, -1 do
+          local o = rest % wide[d] - pad[7 - 2 * d]
+          rest, from, step = rest // wide[d], from + element(mode, o, sizes[d]) * step,
+            step * sizes[d]
+        end
+        index[at + 1] = from + rest * step
+        want[at + 1] = index[at + 1]
+      end
+      for i = 1, 120 do
+        grad[i] = 0
+      end
+      for i, from in ipairs(index) do
+        grad[from + 1] = grad[from + 1] + (i - 1) % 11
+      end
+      near(y:flatten(), want)
+      near(leaf.grad:flatten(), grad)
+    end
+  end)
+
+  it("refuses sides that its operator does not have", function()
+    local op, x = require("lupine.core").forms.internal.pad_edges, torch.ones({ 1, 2, 3 })
+    for _, c in ipairs({ { { 1 }, "reflect" }, { { 3, 0 }, "reflect" }, { { -1, 0 }, "circular" },
+      { { 1, 1 }, "zeros" } }) do
+      raises("RuntimeError", "pad_edges", function() op(x, c[1], c[2]) end)
+    end
+  end)
 end)

@@ -5,7 +5,8 @@
  *   replicate  the edge itself, expanded
  *   circular   the other side
  *
- * Negative widths crop. */
+ * Negative widths crop; floats that are not cropped have an operator of their
+ * own (pad_edges.c). */
 #include <string.h>
 
 #include "src/ops/rules.h"
@@ -70,8 +71,8 @@ static bool check_widths(LpBuilder *b, int64_t before, int64_t after, int64_t n,
            check_side(b, after, n, d, mode);
 }
 
-static LpVal pad_sides(LpBuilder *b, LpVal x, int d, int64_t before,
-                       int64_t after, const char *mode)
+LpVal lp_pad_sides(LpBuilder *b, LpVal x, int d, int64_t before, int64_t after,
+                   const char *mode)
 {
     LpVal v[3];
     int k = 0;
@@ -92,9 +93,9 @@ static LpVal pad_dim(LpBuilder *b, LpVal x, int d, int64_t before,
         return LP_NOVAL;
     int64_t crop = before < 0 ? -before : 0;
     if (before >= 0 && after >= 0)
-        return pad_sides(b, x, d, before, after, mode);
+        return lp_pad_sides(b, x, d, before, after, mode);
     if (mode[0] == 'r')
-        return part(b, pad_sides(b, x, d, before, after, mode), d, crop,
+        return part(b, lp_pad_sides(b, x, d, before, after, mode), d, crop,
                     crop + n + before + after);
     if (n + before + after == 0)
         return part(b, x, d, 0, 0);
@@ -104,12 +105,27 @@ static LpVal pad_dim(LpBuilder *b, LpVal x, int d, int64_t before,
         !check_side(b, after, left, d, mode))
         return LP_NOVAL;
     x = part(b, x, d, crop, crop + left);
-    return pad_sides(b, x, d, before, after, mode);
+    return lp_pad_sides(b, x, d, before, after, mode);
 }
 
-static LpVal pad_by_mode(LpBuilder *b, const LpAttr *pad, const char *mode,
+/* Floats that there are, without a width below zero. */
+static bool pads_only(const LpAttr *pad, const LpType *x)
+{
+    bool some = false;
+    if (!lp_is_float(x->dtype) || lp_numel(x) == 0)
+        return false;
+    for (int i = 0; i < pad->n; i++) {
+        if (pad->v[i] < 0)
+            return false;
+        some |= pad->v[i] > 0;
+    }
+    return some;
+}
+
+static LpVal pad_by_mode(LpBuilder *b, const LpAttr *pad, const LpAttr *how,
                          LpVal x)
 {
+    const char *mode = how->str;
     int n = lp_type(b, x)->ndim, m = pad->n / 2;
     if (strcmp(mode, "reflect") != 0 && strcmp(mode, "replicate") != 0 &&
         strcmp(mode, "circular") != 0)
@@ -132,6 +148,14 @@ static LpVal pad_by_mode(LpBuilder *b, const LpAttr *pad, const char *mode,
                 b, LP_E_RUNTIME,
                 "pad: mode %s: dimension %d is empty; only the batch may be",
                 mode, d);
+    if (pads_only(pad, lp_type(b, x))) {
+        for (int i = 0; i < m; i++)
+            if (!check_widths(b, pad->v[2 * i], pad->v[2 * i + 1],
+                              lp_type(b, x)->shape[n - 1 - i], n - 1 - i, mode))
+                return LP_NOVAL;
+        LpAttr a[] = {*pad, *how};
+        return lp_emit(b, LP_OP_pad_edges, &x, 1, a);
+    }
     LpVal y = x;
     bool crops = false;
     for (int i = 0; i < m && !lp_failed(b); i++) {
@@ -174,5 +198,5 @@ LP_FORMULA(pad,
         return LP_REFUSE(b, LP_E_RUNTIME,
                          "Padding mode \"%s\" doesn't take in value argument",
                          mode);
-    return pad_by_mode(b, pad, mode, in[0]);
+    return pad_by_mode(b, pad, &attr[1], in[0]);
 }

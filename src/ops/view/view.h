@@ -33,6 +33,11 @@ void lp_grad_same(LpGrad *g);
 /* Replaces attribute i by a list of n in x's arena. */
 LpStatus lp_set_ints(LpInfer *x, int i, const int64_t *v, int n);
 
+/* `x` with `before` and `after` elements of its own (0 or more) at the sides of
+ * dimension d (shape_pad.c). */
+LpVal lp_pad_sides(LpBuilder *b, LpVal x, int d, int64_t before, int64_t after,
+                   const char *mode);
+
 /* Fails: more dimensions than are supported. */
 LpStatus lp_too_many_dims(LpInfer *x, int n);
 
