@@ -257,11 +257,39 @@ static LpStatus results(LpReplay *x, const When *w, const LpGraphNode *d,
     return LP_OK;
 }
 
+/* An operand whose memory the result takes over may be read element by element
+ * only, as it is and not through a view. */
+static LpStatus check_taken(const LpReplay *x, const When *w,
+                            const LpGraphNode *d, LpErr *e)
+{
+    const LpLiveRange *out = lp_replay_range(x, w->run, d->out);
+    for (uint32_t i = 0; i < d->n_in; i++) {
+        LpVal v = lp_is_value(d->in[i]) ? d->in[i] : LP_NOVAL;
+        const LpLiveRange *h = v ? lp_replay_range(x, w->run, v) : NULL;
+        while (h && h->alias && h->kind == LP_RANGE_MADE &&
+               lp_ipu_is_view(lp_graph_maker(x->g, v))) {
+            v = lp_graph_maker(x->g, v)->in[0];
+            h = lp_replay_range(x, w->run, v);
+        }
+        if (!h || !h->early || h->to != w->entry)
+            continue;
+        LP_FAIL_IF(v != d->in[i] || !lp_node_may_overwrite(d, i) || !out ||
+                       out->alias ||
+                       value_bytes(x, v) != value_bytes(x, d->out),
+                   e, LP_E_INTERNAL,
+                   "the plan writes value %%%u (%s) over value %%%u, which it "
+                   "reads",
+                   (unsigned)d->out, d->op->name, (unsigned)v);
+    }
+    return LP_OK;
+}
+
 /* at: of operands, then of results, which are made aside. */
 static LpStatus compute(LpReplay *x, const When *w, LpNodeId id, void **at,
                         void **made, LpErr *e)
 {
     const LpGraphNode *d = &x->g->node[id];
+    LP_TRY(check_taken(x, w, d, e));
     for (uint32_t i = 0; i < d->n_in; i++)
         if (lp_is_value(d->in[i]))
             LP_TRY(look(x, w, d->in[i], &at[i], &made[i], e));

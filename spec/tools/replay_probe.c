@@ -23,6 +23,7 @@
  *   time    acts of a row take no time
  *   free    a value has its memory for one entry only
  *   over    a result is written over an operand that is read again
+ *   take    a result takes over an operand that is not read element by element
  *   place   a buffer's new value is written over the old one, which is needed
  *   report  a category of the memory, or a step, is not what is held
  *   skip    the steady state begins one slot late
@@ -490,6 +491,28 @@ static void write_over(LpIpuPlan *p)
     show(&place);
 }
 
+static void take_over(LpIpuPlan *p)
+{
+    Tally t = {.kind = "take"};
+    const LpGraph *g = p->step->micro;
+    for (int run = 0; run < p->n_pass; run++) {
+        const LpStagePass *r = &p->pass[run];
+        for (uint32_t i = 0; i < r->n_range; i++) {
+            LpLiveRange *h = &r->range[i];
+            if (h->early || h->alias || h->to >= r->n ||
+                g->node[r->entry[h->to].node].op->flags & LP_OPF_INPLACE_OK)
+                continue;
+            const LpGraphNode *d = &g->node[r->entry[h->to].node];
+            if ((d->op->flags & LP_OPF_VIEW) || h->from == h->to)
+                continue; /* it is read later, through that; by nothing */
+            h->early = true;
+            try_saying(p, &t, "the plan writes value ", NULL);
+            h->early = false;
+        }
+    }
+    show(&t);
+}
+
 static void misreport(LpIpuPlan *p)
 {
     Tally t = {.kind = "report"};
@@ -604,6 +627,7 @@ int main(int argc, char **argv)
     delay_backward(p);
     drop_acts(p);
     write_over(p);
+    take_over(p);
     misreport(p);
     skip_slot(p);
     free_early(p); /* leaves the plan spoiled */

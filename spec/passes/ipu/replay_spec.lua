@@ -245,6 +245,17 @@ describe("replay of the schedule", function()
     end
   end)
 
+  it("writes no result over what it reads through a view", function()
+    local step = helper.step(function(inputs, place)
+      place(0)
+      local y = inputs[1]:tanh()
+      return (y + y:transpose(0, 1)):exp()
+    end, { device_iterations = 3, declare = function(declare)
+      return { declare("input", "x", nil, { 8, 8 }), declare("parameter", "w", weight(1)) }
+    end })
+    agree(step, {}, { [compiled.vars(step)["input x"]] = pattern(24, 8) })
+  end)
+
   it("stashes checkpoints", function()
     local core = require("lupine.core")
     local step = helper.chain(3, { train = true, accumulation = 6, batch = 2, width = 8,
@@ -299,7 +310,7 @@ output %19, %13
   end
 
   local LEAST = { hold = 40, stash = 4, move = 6, ring = 0, share = 1, part = 1, stream = 0,
-    batch = 6, late = 3, act = 8, time = 1, free = 20, over = 8, place = 1, report = 40 }
+    batch = 6, late = 3, act = 8, time = 1, free = 20, over = 8, place = 1, report = 40, take = 5 }
 
   local function notices(r, strategy, off)
     assert.equal("same", r.plan)

@@ -148,7 +148,7 @@ static void take_over(Ranges *h, int run)
         for (uint32_t k = 0; k < d->n_in; k++) {
             LpLiveRange *in = find(h, d->in[k], run);
             if (in && in->to == i && !in->alias &&
-                lp_node_may_overwrite(d, k) &&
+                overwrites(h->g, d, d->in[k]) &&
                 lp_type_bytes(lp_graph_type(h->g, d->in[k])) == need) {
                 in->early = true;
                 break;
