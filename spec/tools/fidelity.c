@@ -6,6 +6,8 @@
  * mean absolute error of each group. Exits 1 when a bound of `groups` is
  * missed, 2 when the file cannot be read. -q prints the groups alone.
  *
+ * Rows of ROWS have the same columns; the kinds are those of `groups`.
+ *
  * Layers of fully connected and convolution kind are three products: forward,
  * gradient of the input, gradient of the weights, then the scaled addition of
  * the last to the weights. Bytes are those of the layer as a step of its own,
@@ -62,11 +64,13 @@ static int64_t number(const Row *r, const char *column, int64_t none)
     return *s ? strtoll(s, NULL, 10) : none;
 }
 
-/* Numbers between blanks; gives how many. */
+/* Numbers between blanks, commas or crosses ("1 7", "{1;7}", "1x7"); gives how
+ * many. */
 static int list(const char *s, int64_t *out, int most)
 {
     int n = 0;
     for (char *end; n < most; s = end) {
+        s += strcspn(s, "0123456789");
         out[n] = strtoll(s, &end, 10);
         if (end == s)
             break;
@@ -159,13 +163,18 @@ static int64_t unseen(const LpIpuMemory *m, int tiles)
            tiles;
 }
 
+/* c: of the layer; NULL for what its nodes cost as the product has them. */
 static Result finish(const LpCostCtx *x, const LpCost *c)
 {
+    LpCost sum = {0};
     LpErr e = {0};
     LpStep *s = lp_step_new();
     LpIpuPlan *p = NULL;
     if (!s || plan(x, s, &p, &e) != LP_OK)
         give_up(&e);
+    for (LpNodeId n = 0; !c && n < p->step->micro->n_node; n++)
+        lp_cost_add(&sum, p->cost[n].cost);
+    c = c ? c : &sum;
     const LpIpuMemory *m = &p->memory[0];
     int64_t not_there = unseen(m, lp_ipu_tiles(p));
     Result r = {lp_cost_cyc(c),
@@ -417,6 +426,42 @@ static Result embedding(const LpCostCtx *x, LpCostType t, const Row *r)
     return finish(x, &sum);
 }
 
+/* Steps of a sequence, classes, labels. */
+static Result ctc(const LpCostCtx *x, LpCostType t, const Row *r)
+{
+    int64_t steps = number(r, "seq", 0), b = number(r, "batch", 1);
+    int64_t classes = number(r, "in", number(r, "out", 0));
+    int64_t labels = number(r, "indices", number(r, "n", 1));
+    const char *d = dtype(t);
+    begin();
+    line("input %%1 \"x\": %s[%lld, %lld, %lld]\n", d, N(steps), N(b),
+         N(classes));
+    line("input %%2 \"l\": int32[%lld, %lld]\n", N(b), N(labels));
+    line("input %%3 \"i\": int32[%lld]\ninput %%4 \"j\": int32[%lld]\n", N(b),
+         N(b));
+    line("input %%5 \"d\": %s[%lld]\n", d, N(b));
+    line("%%6 \"y\", %%7 = ctc_loss_forward(%%1, %%2, %%3, %%4, blank=0, "
+         "zero_infinity=false)\n");
+    line("" BACK "%%8 \"e\" = ctc_loss_backward(%%5, %%1, %%2, %%3, %%4, %%7, "
+         "blank=0, zero_infinity=false)\noutput %%6, %%8\n");
+    return finish(x, NULL);
+}
+
+/* A [m, m] of as many systems as groups, n right-hand sides. */
+static Result solver(const LpCostCtx *x, LpCostType t, const Row *r)
+{
+    int64_t g = number(r, "groups", number(r, "batch", 1));
+    int64_t m = number(r, "m", number(r, "in", 0));
+    int64_t n = number(r, "n", number(r, "out", 1));
+    const char *d = dtype(t);
+    begin();
+    line("input %%1 \"a\": %s[%lld, %lld, %lld]\n", d, N(g), N(m), N(m));
+    line("input %%2 \"b\": %s[%lld, %lld, %lld]\n", d, N(g), N(m), N(n));
+    line("%%3 \"y\" = triangular(%%1, %%2, upper=false, left=true, "
+         "unitriangular=false)\noutput %%3\n");
+    return finish(x, NULL);
+}
+
 /* Groups, how a row is told to belong, and the bounds on the mean absolute
  * errors of cycles and bytes on Mk2 in percent. */
 typedef struct Group {
@@ -435,6 +480,8 @@ static const Group groups[] = {
     {"LSTM", "lstm", "", NULL, recurrent, 13, 14},
     {"GRU", "gru", "", NULL, recurrent, 18, 32},
     {"pooling", "pool", "", NULL, pooling, 15, 30},
+    {"CTC", "ctc", "", NULL, ctc, 1000, 1000}, /* without a record */
+    {"triangular systems", "tri", "", NULL, solver, 1000, 1000},
     {"embeddings", "embedding", "", NULL, embedding, 5, 12},
 };
 enum { N_GROUPS = sizeof groups / sizeof *groups };
