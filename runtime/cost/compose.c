@@ -1,6 +1,6 @@
-/* Operations that PopLibs composes of elementwise passes and reductions:
- * softmax and normalisations. Source: PL popnn/NonLinearity and
- * popnn/GroupNorm. */
+/* Operations that PopLibs composes of elementwise passes, reductions and
+ * products: softmax, normalisations and triangular systems. Source: PL
+ * popnn/NonLinearity, popnn/GroupNorm and poplin/TriangularSolve. */
 #include "runtime/cost/units.h"
 
 /* Rows of neighbouring elements, each reduced to one. */
@@ -106,5 +106,78 @@ LpCost lp_cost_norm_grad(const LpCostCtx *x, LpCostType t, int64_t n,
     lp_cost_add(&c, lp_cost_scaled_add(x, t, n, false));
     lp_cost_add(&c,
                 lp_cost_broadcast(x, LP_EW_mul, t, n, n_stats, n / n_stats));
+    return c;
+}
+
+/* A block by substitution: a row's product with what is solved, subtracted from
+ * its right-hand side; a vertex of its own for a single one. */
+static LpCost substitution(const LpCostCtx *x, LpCostType t,
+                           const LpTriangular *s, int64_t n, int64_t k)
+{
+    LpCost c = {0};
+    if (k == 1) {
+        bool half = t == LP_COST_HALF;
+        int64_t lower =
+            half ? 3 * n * n / 4 + 318 * n : 3 * n * n / 2 + 180 * n;
+        int64_t upper = half ? 135 * n * n / 16 + 1089 * n / 4
+                             : 27 * n * n / 4 + 327 * n / 2;
+        cost_step(x, &c,
+                  div_up(n * n / 2 * lp_cost_type_bytes(t),
+                         x->chip->exchange_bytes_cyc),
+                  6 * (s->upper ? upper : lower));
+        c.sync_cyc += x->chip->step_cyc;
+        c.flops = s->count * n * n;
+        c.tiles = (int)lp_min(s->count, ctx_tiles(x));
+        cost_codelet(&c, LP_CODELET_factor, t);
+        return c;
+    }
+    int64_t row = mul_sat(s->count, k);
+    c = lp_cost_exchange(x, t, row);
+    for (int64_t i = 1; i < n; i++) {
+        LpMatmulShape m = {s->count, 1, i, k};
+        lp_cost_add(&c, lp_cost_matmul(x, t, m, LP_PASS_NONE));
+        lp_cost_add(&c,
+                    lp_cost_elementwise(x, LP_EW_sub, LP_EW_BINARY, t, row));
+        lp_cost_add(&c, lp_cost_exchange(x, t, row));
+    }
+    return c;
+}
+
+/* Halves of the system and of the right-hand sides: four solutions, of which
+ * two wait for a product of the others. */
+static LpCost solution(const LpCostCtx *x, LpCostType t, const LpTriangular *s,
+                       int64_t n, int64_t k)
+{
+    enum { BLOCK = 64 }; /* PopLibs' default */
+    if (n <= BLOCK)
+        return substitution(x, t, s, n, k);
+    int64_t half = div_up(n, 2), side = div_up(k, 2), sides = k > 1 ? 2 : 1;
+    LpMatmulShape m = {s->count, half, half, side};
+    LpCost c = lp_cost_matmul(x, t, m, LP_PASS_NONE);
+    lp_cost_add(&c, lp_cost_elementwise(x, LP_EW_sub, LP_EW_BINARY, t,
+                                        mul_sat(s->count, half * side)));
+    lp_cost_add(&c, lp_cost_repeat(solution(x, t, s, half, side), 2));
+    return lp_cost_repeat(c, sides);
+}
+
+LpCost lp_cost_triangular(const LpCostCtx *x, LpCostType t,
+                          const LpTriangular *s)
+{
+    LpCost c = {0};
+    int64_t a = mul_sat(s->count, mul_sat(s->n, s->n)), padded = 64;
+    int64_t b = mul_sat(s->count, mul_sat(s->n, s->k));
+    if (a <= 0 || b <= 0)
+        return c;
+    c = lp_cost_copy(x, t, a, false); /* the triangle, zeros beside it */
+    if (!s->unit) {
+        lp_cost_add(&c, lp_cost_exchange(x, t, s->count * s->n));
+        lp_cost_add(
+            &c, lp_cost_broadcast(x, LP_EW_div, t, a, s->count * s->n, s->n));
+        lp_cost_add(
+            &c, lp_cost_broadcast(x, LP_EW_div, t, b, s->count * s->n, s->k));
+    }
+    while (padded < s->n)
+        padded *= 2;
+    lp_cost_add(&c, solution(x, t, s, s->n <= 64 ? s->n : padded, s->k));
     return c;
 }

@@ -255,6 +255,15 @@ LpCost lp_cost_norm(const LpCostCtx *x, LpCostType t, int64_t n,
 LpCost lp_cost_norm_grad(const LpCostCtx *x, LpCostType t, int64_t n,
                          int64_t n_stats, int64_t chans);
 
+/* `count` systems of n equations with k right-hand sides each. */
+typedef struct LpTriangular {
+    int64_t count, n, k;
+    bool upper, unit; /* unit: ones on the diagonal */
+} LpTriangular;
+
+LpCost lp_cost_triangular(const LpCostCtx *x, LpCostType t,
+                          const LpTriangular *s);
+
 /* A recurrent layer, a loop over `steps`. Gates: 4 LSTM, 3 GRU, 1 plain. */
 typedef struct LpRnnShape {
     int64_t steps, batch, in, hidden;

@@ -66,3 +66,30 @@ describe("an addition with alpha", function()
     assert.equal(11 + 6 * (26 + 3 * 10), got.compute_cyc)
   end)
 end)
+
+describe("a triangular system", function()
+  local unit = { upper = false, left = true, unitriangular = true }
+  local function of(op, attributes, ...)
+    local inputs = {}
+    for i, shape in ipairs({ ... }) do
+      inputs[i] = { dtype = "float32", shape = shape }
+    end
+    return core.op_cost(op, inputs, attributes, "ipu2")
+  end
+
+  it("of a block and one right-hand side is a vertex, the triangle a copy", function()
+    local copied = 4 * 8 * 4 // 8 -- at most 32 elements a tile, 8 bytes a cycle
+    local vertex = 6 * (3 * 64 * 64 // 2 + 180 * 64)
+    local got = of("triangular", unit, { 64, 64 }, { 64, 1 }).compute_cyc
+    assert.is_true(got >= vertex and got <= vertex + copied)
+  end)
+
+  it("of two blocks is two of one and a product between them", function()
+    local function cycles(c) return c.compute_cyc + c.exchange_cyc + c.sync_cyc end
+    local one = cycles(of("triangular", unit, { 64, 64 }, { 64, 1 }))
+    local two = cycles(of("triangular", unit, { 128, 128 }, { 128, 1 }))
+    local between = cycles(of("mm", {}, { 64, 64 }, { 64, 1 }))
+      + cycles(of("sub", { alpha = 1 }, { 64, 1 }, { 64, 1 }))
+    assert.near(2 * one + between, two, 1000) -- the copies are not twice as long
+  end)
+end)

@@ -2,12 +2,14 @@
 #include <math.h>
 
 #include "src/kernel/linalg/linalg_kernel.h"
+#include "src/ops/cost_ctx.h"
 #include "src/ops/linalg/linalg.h"
 
 #define MT(x) lp_mt(g->b, x)
 
-/* ---- the primitive systems ----------------------------------------------- */
-static LpStatus infer_solve(LpInfer *x)
+    /* ---- the primitive systems ----------------------------------------------- */
+    static LpStatus
+    infer_solve(LpInfer *x)
 {
     LP_TRY(lp_check_system(x->err, x->attr[LP_LU_WHO].str, &x->in[0], &x->in[1],
                            true));
@@ -125,12 +127,26 @@ static void grad_triangular(LpGrad *g)
     g->din[0] = lp_neg(g->b, ga);
 }
 
+static void cost_triangular(const LpCostReq *r, LpCost *out)
+{
+    LpCostCtx x = lp_cost_ctx_of(r);
+    const LpType *a = &r->in[0], *b = &r->in[1];
+    bool left = r->attr[LP_TRIANGULAR_LEFT].i;
+    int64_t n = a->shape[a->ndim - 1], all = lp_numel(b);
+    LpTriangular s = {.count = lp_elements(a->shape, a->ndim - 2),
+                      .n = n,
+                      .k = b->shape[b->ndim - (left ? 1 : 2)],
+                      .upper = r->attr[LP_TRIANGULAR_UPPER].i == left,
+                      .unit = r->attr[LP_TRIANGULAR_UNITRIANGULAR].i};
+    if (n > 0 && all > 0)
+        lp_cost_add(out, lp_cost_triangular(&x, lp_cost_type(a->dtype), &s));
+}
+
 LP_PRIMITIVE(triangular,
              "triangular(Tensor A, Tensor B, bool upper, bool left=True, bool "
              "unitriangular=False) -> Tensor @p",
-             infer_triangular, lp_solve_triangular_prepare, lp_rule_linalg,
-             .grad = grad_triangular, .grad_in = 1, .grad_out = 1,
-             .data = &(const double){0})
+             infer_triangular, lp_solve_triangular_prepare, cost_triangular,
+             .grad = grad_triangular, .grad_in = 1, .grad_out = 1)
 
 /* ---- as asked ------------------------------------------------------------ */
 LP_FORMULA(solve_triangular,
