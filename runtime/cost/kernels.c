@@ -134,12 +134,12 @@ int64_t outer_cyc(const LpChip *chip, LpCostType t, int64_t m, int64_t n,
     return W * (25 + div_up(n, group) * (11 + width * row));
 }
 
-int64_t vmac_cyc(int64_t rows, int64_t len, int64_t m, int64_t fours,
-                 int64_t in, int64_t kernel)
+int64_t vmac_cyc(int64_t results, int64_t taps, int64_t m, int64_t fours,
+                 int64_t in)
 {
-    /* each worker has partials of its own, zeroed before and summed after */
-    int64_t items = div_up(rows * kernel, W);
-    int64_t worker = 6 + items * (10 + 5 + 5 + 2 * (len - 1));
+    /* each worker has partials of its own, zeroed before and summed after; an
+     * item is a result under a row of the kernel */
+    int64_t worker = 6 + div_up(results, W) * (10 + 5 + 5 + 2 * (taps - 2));
     int64_t sum = 10 + (9 + 2 * (W - 1)) * div_up(m, W) / 4;
     return 100 + fours * (4 + m + 32 + in * (24 + W * worker) + sum);
 }

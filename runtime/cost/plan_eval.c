@@ -103,8 +103,9 @@ static int64_t kernel_cyc(const LpCostCtx *x, const Conv *c, const Share *t)
         return outer_cyc(x->chip, c->type, m, t->groups * t->out,
                          c->joint ? c->out_group : 0);
     case LP_CONV_VMAC:
-        return vmac_cyc(met_rows, met_cols, m, t->groups / 4, t->in,
-                        t->krows * c->kcols);
+        return vmac_cyc(met_rows * t->krows * t->cols,
+                        div_up(met_cols * c->kcols, lp_max(t->cols, 1)), m,
+                        t->groups / 4, t->in);
     case LP_CONV_SLIC:
         return slic_cyc(rows, t->cols, t->groups / plan_group_grain(c),
                         t->krows * div_up(c->kcols, 4), (int)c->scol);

@@ -83,10 +83,10 @@ int64_t hmac_cyc(const LpChip *chip, LpCostType t, int64_t m, int64_t in,
 int64_t outer_cyc(const LpChip *chip, LpCostType t, int64_t m, int64_t n,
                   int64_t group);
 
-/* Depthwise, four groups at once: `rows` rows of `len` results that a tap
- * meets, of m results, `in` channels a group. */
-int64_t vmac_cyc(int64_t rows, int64_t len, int64_t m, int64_t fours,
-                 int64_t in, int64_t kernel);
+/* Depthwise, four groups at once: `results` under each row of the kernel, all
+ * together, of `taps` inputs each; m results, `in` channels a group. */
+int64_t vmac_cyc(int64_t results, int64_t taps, int64_t m, int64_t fours,
+                 int64_t in);
 
 /* Groups of together four channels, kernels in parts of 1 x 4. */
 int64_t slic_cyc(int64_t rows, int64_t len, int64_t groups, int64_t parts,

@@ -101,10 +101,10 @@ describe("a vertex takes the cycles of its published estimate:", function()
   end)
 
   it("products of a vertex without the matrix unit", function()
-    -- 12 rows of 10 under 9 weights: 18 items a worker; two vectors of channels; the workers'
-    -- partials are zeroed and summed
-    assert.equal(100 + 2 * (4 + 120 + 32 + 24 + 6 * (6 + 18 * (20 + 2 * 9)) + 10 + 19 * 20 // 4),
-      ask("vmac", "ipu2", "half", 12, 10, 8, 9).cyc)
+    -- 120 results under three rows of three weights: 60 items a worker; two vectors of
+    -- channels; the workers' partials are zeroed and summed
+    assert.equal(100 + 2 * (4 + 120 + 32 + 24 + 6 * (6 + 60 * (20 + 2 * 1)) + 10 + 19 * 20 // 4),
+      ask("vmac", "ipu2", "half", 3 * 120, 3, 8, 120).cyc)
   end)
 
   it("the sum of partials", function()

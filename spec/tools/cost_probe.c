@@ -149,8 +149,7 @@ static bool vertex(const LpChip *c, const char *f)
     else if (!strcmp(f, "outer"))
         show("cyc", outer_cyc(c, t, arg[3], arg[4], arg[5]));
     else if (!strcmp(f, "vmac"))
-        show("cyc",
-             vmac_cyc(arg[4], arg[5], arg[4] * arg[5], arg[6] / 4, 1, arg[7]));
+        show("cyc", vmac_cyc(arg[4], arg[5], arg[7], arg[6] / 4, 1));
     else if (!strcmp(f, "partials"))
         show("cyc", reduce_partials_cyc(type(3), type(4), arg[5], arg[6]));
     else if (!strcmp(f, "scaled_add"))
