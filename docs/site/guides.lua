@@ -16,6 +16,7 @@ M.list = {
   { "docs/speed.md", "guide-speed", "Speed" },
   { "docs/precision.md", "guide-precision", "Precision" },
   { "docs/profile.md", "guide-profile", "Profiles" },
+  { "docs/simulation.md", "guide-simulation", "The simulated IPUs" },
   { "docs/popart.md", "guide-popart", "PopART and ONNX" },
   { "docs/custom_ops.md", "guide-custom-ops", "Custom operators in C" },
   { "docs/extending.md", "guide-extending", "Extending" },

@@ -1,4 +1,5 @@
 -- The planner of products and convolutions: its invariants; the recorded runs.
+local files = require("spec.support.files")
 local probe = require("spec.support.probe")
 local ask = probe.ask
 
@@ -143,6 +144,19 @@ describe("the recorded runs", function()
     assert.is_true(pipe:close(), text)
     assert.matches("GEMM.-kept", text)
     assert.is_nil(text:find("MISSED"))
+    -- docs/simulation.md has the means of both generations, Mk2 first
+    local mk1, mk2 = text:match("^(.*)(\nMk2.*)$")
+    local rows = 0
+    for name, n, c2, b2, c1, b1 in files.read("docs/simulation.md"):gmatch(
+      "| ([%w ]+) | (%d+) | ([%d.]+) | ([%d.]+) | ([%d.]+) | ([%d.]+) |") do
+      for part, want in pairs({ [mk1] = { c1, b1 }, [mk2] = { c2, b2 } }) do
+        local c, b = part:match("\n  " .. name .. "[%a ]- +" .. n .. " +([%d.]+) +%S+ +([%d.]+)")
+        assert.near(tonumber(want[1]), tonumber(c), 0.051, name)
+        assert.near(tonumber(want[2]), tonumber(b), 0.051, name)
+      end
+      rows = rows + 1
+    end
+    assert.equal(9, rows)
   end)
 
   it("may be other rows of the record's form", function()

@@ -555,6 +555,7 @@ static bool holds(const Group *g, const Errors *e)
 static bool summary(const LpChip *chip, const Errors *errors, bool bounded)
 {
     bool kept = true;
+    Errors all = {0};
     printf("\n%s: mean absolute error in percent\n", chip->name);
     printf("  %-24s %4s %7s %7s %7s %7s  bounds\n", "group", "n", "cycles",
            "bias", "bytes", "tile");
@@ -571,7 +572,12 @@ static bool summary(const LpChip *chip, const Errors *errors, bool bounded)
             kept = kept && ok;
         }
         printf("\n");
+        all = (Errors){all.cycles + e->cycles, all.bias + e->bias,
+                       all.total + e->total, all.tile + e->tile, all.n + e->n};
     }
+    double n = all.n ? all.n : 1;
+    printf("  %-24s %4d %7.2f %+7.2f %7.1f %7.1f\n", "all", all.n,
+           all.cycles / n, all.bias / n, all.total / n, all.tile / n);
     return kept;
 }
 
