@@ -10,8 +10,8 @@ local read = files.read
 
 local PAGES = { "README.md", "docs/first_steps.md", "docs/porting.md", "docs/pipelines.md",
   "docs/runs.md", "docs/reports.md", "docs/speed.md", "docs/precision.md", "docs/profile.md",
-  "docs/simulation.md", "docs/custom_ops.md", "docs/extending.md", "docs/examples.md", "docs/popart.md",
-  "examples/README.md" }
+  "docs/simulation.md", "docs/custom_ops.md", "docs/extending.md", "docs/examples.md",
+  "docs/popart.md", "examples/README.md" }
 
 -- Fenced blocks in order: {language, text, line}.
 local function blocks_of(page)
