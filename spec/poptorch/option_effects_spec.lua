@@ -326,7 +326,7 @@ describe("an option that is set", function()
     end
     local plain = report({})
     assert.is_true(noted(plain, "setAvailableMemoryProportion") == nil)
-    local one, other = report({ IPU1 = 0.001 }), report({ IPU1 = 0.6, IPU3 = 0.01, IPU2 = 0.01 })
+    local one, other = report({ IPU1 = 0.0005 }), report({ IPU1 = 0.6, IPU3 = 0.01, IPU2 = 0.01 })
     assert.is_nil(noted(one, "setAvailableMemoryProportion"))
     assert.is_false(one.plan:json() == plain.plan:json())
     assert.equal(plain.plan:json(), other.plan:json())
