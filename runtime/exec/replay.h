@@ -39,7 +39,8 @@ LpStatus lp_replay_run(LpReplay *x, LpReplayOrder order,
                        const LpReplayStream *stream, uint64_t seed,
                        uint64_t micro_batch, LpErr *e);
 
-/* A variable's memory; of values, the most bytes that were alive at once. */
+/* A variable's memory; of values, the most bytes that were alive at once: on
+ * each IPU, and in rings and streaming memory. */
 void *lp_replay_var(const LpReplay *x, size_t var, int64_t replica);
 int64_t lp_replay_peak(const LpReplay *x);
 

@@ -480,8 +480,6 @@ static inline bool lp_ipu_is_sum(const LpIpuPlan *p, LpVal v)
 bool lp_ipu_first_partial(const LpIpuPlan *p, size_t i);
 /* Is variable `var` on the IPU, its own or as a copy? */
 bool lp_ipu_has(const LpIpuPlan *p, int var, int ipu);
-/* Does variable `var` come from streaming memory for the run? */
-bool lp_ipu_loads(const LpIpuPlan *p, size_t var, int run);
 /* Does the backward run find parameter `var` there, which its forward run has
  * loaded, if they are in one row? */
 bool lp_ipu_holds(const LpIpuPlan *p, size_t var, int run);

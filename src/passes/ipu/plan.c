@@ -93,7 +93,8 @@ bool lp_ipu_has(const LpIpuPlan *p, int var, int ipu)
     return has;
 }
 
-bool lp_ipu_loads(const LpIpuPlan *p, size_t var, int run)
+/* Does the variable come from streaming memory for the run? */
+static bool loads(const LpIpuPlan *p, size_t var, int run)
 {
     for (size_t i = 0; i < p->n_transfer; i++) {
         const LpTransfer *t = &p->transfer[i];
@@ -108,7 +109,7 @@ bool lp_ipu_holds(const LpIpuPlan *p, size_t var, int run)
 {
     const LpStagePass *r = &p->pass[run];
     return r->backward && p->step->var[var].role == LP_VAR_PARAM &&
-           lp_ipu_loads(p, var, lp_pass_of(p, r->stage, false));
+           loads(p, var, lp_pass_of(p, r->stage, false));
 }
 
 static bool in_row(const LpRow *row, int run)
