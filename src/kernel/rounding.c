@@ -113,8 +113,8 @@ typedef struct Wide {
 
 typedef struct Frame {
     LpKernel k;
-    uint64_t site;
-    size_t off; /* of the kernel's own scratch */
+    uint64_t site; /* 0: to nearest */
+    size_t off;    /* of the kernel's own scratch */
     int n_in, n_out;
     Wide wide[]; /* operands, then results */
 } Frame;         /* scratch: what the kernel is given, the numbers, its own */
@@ -153,7 +153,9 @@ static LpStatus run(const LpKernel *k, void *const *in, void *const *out,
     LP_TRY(f->k.run(&f->k, ptr, ptr + f->n_in, scratch + f->off, rc, e));
     for (int i = 0; i < f->n_out; i++) {
         const Wide *w = &f->wide[f->n_in + i];
-        if (!w->is)
+        if (w->is && !f->site)
+            lp_copy_run(&w->plan, ptr[f->n_in + i], out[i]);
+        if (!w->is || !f->site)
             continue;
         LpRandom r = lp_rounding_stream(rc, f->site, i);
         store_result(k, w, &r, ptr[f->n_in + i], out[i]);
@@ -192,9 +194,10 @@ static int64_t compact(LpDesc *d)
     return at;
 }
 
-/* d, an operand's or a result's, as the kernel sees it. */
-static bool widen(const LpDesc *d, bool result, int threads, size_t *total,
-                  Wide *w, LpDesc *seen)
+/* d, an operand's or a result's, as the kernel sees it: in blocks, too, if it
+ * may be. */
+static bool widen(const LpDesc *d, bool result, bool blocks, int threads,
+                  size_t *total, Wide *w, LpDesc *seen)
 {
     *seen = *d;
     w->is = !d->is_imm && d->dtype != LP_DT_NONE && lp_is_half(d->dtype);
@@ -212,7 +215,14 @@ static bool widen(const LpDesc *d, bool result, int threads, size_t *total,
     for (int i = 0; i < d->ndim && !plain; i++)
         if (d->strides[i] == 0)
             half.shape[i] = wide.shape[i] = 1;
-    if (d->block) {
+    if (d->block && blocks) { /* from end to end */
+        *seen = *d;
+        seen->dtype = LP_F32;
+        half = (LpDesc){.dtype = d->dtype, .ndim = 1, .shape = {n}};
+        half.strides[0] = 1;
+        wide = half;
+        wide.dtype = LP_F32;
+    } else if (d->block) {
         half = lp_desc_split(d, d->ndim, d->shape[1], d->block);
         wide = lp_desc_split(seen, d->ndim, d->shape[1], d->block);
     }
@@ -245,7 +255,7 @@ static LpStatus prepare(const LpKernelReq *r, Frame *f, LpDesc *seen,
     q.out = seen + r->n_in;
     if (r->n_in > 0 && r->in[0].dtype != LP_F16)
         q.numerics.half_statistics = false;
-    f->site = r->site;
+    f->site = lp_call_rounds(r) ? r->site : 0;
     f->n_in = r->n_in;
     f->n_out = r->n_out;
     f->k.threads = r->threads;
@@ -255,7 +265,8 @@ static LpStatus prepare(const LpKernelReq *r, Frame *f, LpDesc *seen,
         if (!result && takes_halves(r))
             seen[i] = *d;
         else
-            ok = widen(d, result, r->threads, &total, &f->wide[i], &seen[i]);
+            ok = widen(d, result, !f->site, r->threads, &total, &f->wide[i],
+                       &seen[i]);
     }
     f->off = total;
     LP_TRY(r->op->prepare(&q, &f->k, e));
@@ -307,17 +318,29 @@ bool lp_call_rounds(const LpKernelReq *r)
            !(r->op->flags & LP_OPF_EXACT);
 }
 
+/* A kernel that takes blocks of float32 alone. */
+static bool has_half_blocks(const LpKernelReq *r)
+{
+    bool any = false;
+    for (int i = 0; i < r->n_in; i++)
+        any |= r->in[i].block && lp_is_half(r->in[i].dtype);
+    for (int i = 0; i < r->n_out; i++)
+        any |= r->out[i].block && lp_is_half(r->out[i].dtype);
+    return any && r->op->flags & LP_OPF_BLOCKED && !r->op->product;
+}
+
 LP_KERNEL_PREPARE(lp_prepare)
 {
     k->threads = r->threads;
     if (r->numerics.trap && !(r->op->flags & LP_OPF_EXACT))
         return lp_trap_prepare(r, k, e);
-    if (!lp_call_rounds(r))
+    bool rounds = lp_call_rounds(r);
+    if (!rounds && !has_half_blocks(r))
         return r->op->prepare(r, k, e);
     LpErr probe = {0};
-    if (lp_rounds_in_parts(r))
+    if (rounds && lp_rounds_in_parts(r))
         return lp_rounding_parts_prepare(r, k, e);
-    if (is_pointwise(r) && prepare_pointwise(r, k, &probe) == LP_OK)
+    if (rounds && is_pointwise(r) && prepare_pointwise(r, k, &probe) == LP_OK)
         return LP_OK;
     size_t n = (size_t)r->n_in + (size_t)r->n_out;
     Frame *f = lp_calloc(1, sizeof *f + n * sizeof *f->wide);

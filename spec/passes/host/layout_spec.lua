@@ -133,6 +133,22 @@ describe("host lowering of", function()
         end
       end
     end)
+
+    it(name .. " gives the same halves in every layout", function()
+      local fn, inputs, cotangent = make()
+      local halves = {}
+      for i, x in ipairs(inputs) do
+        halves[i] = x:half()
+      end
+      local plain = run(fn, halves, cotangent:half(), { blocked = false })
+      helper.near(plain[1]:float(), eager(fn, inputs, cotangent)[1], { 2e-2, 2e-2 })
+      for _, options in ipairs({ { blocked = true }, { blocked = true, fuse = false } }) do
+        for i, got in ipairs(run(fn, halves, cotangent:half(), options)) do
+          local off = (got:float() - plain[i]:float()):abs():max():item()
+          assert.is_true(off <= 4e-3 * plain[i]:float():abs():max():item(), i) -- order of sums
+        end
+      end
+    end)
   end
 end)
 

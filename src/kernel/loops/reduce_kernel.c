@@ -282,7 +282,7 @@ static void fold_narrow(const Plan *p, const char *x, int64_t m, int64_t from,
     static const LpNum none[LP_PW_MAX_PARAM];
     const LpAxis *red = p->g.axis + p->g.n_kept;
     const LpAxis *last = red + p->g.n_red - 1;
-    int64_t wide = NARROW / m * m;
+    int64_t wide = NARROW / m * m, step = red[-1].in;
     memset(s, 0, (size_t)m * sizeof *s);
     while (from < to) {
         State t[NARROW];
@@ -291,10 +291,13 @@ static void fold_narrow(const Plan *p, const char *x, int64_t m, int64_t from,
         rows = rows < FLUSH * wide / m ? rows : FLUSH * wide / m;
         int64_t n = rows * m, first = n < wide ? n : wide;
         const char *at = x + lp_reduce_offset(red, p->g.n_red, from, &unused);
-        memcpy(room->acc, at, (size_t)(first * p->size));
+        memcpy(room->acc, elements(p, at, step, first, room),
+               (size_t)(first * p->size));
         for (int64_t i = wide; i < n; i += wide) {
-            const void *in[2] = {room->acc, at + i * p->size};
-            p->column(n - i < wide ? n - i : wide, room->acc, in, 0, none);
+            int64_t some = n - i < wide ? n - i : wide;
+            const void *in[2] = {room->acc,
+                                 elements(p, at + i * step, step, some, room)};
+            p->column(some, room->acc, in, 0, none);
         }
         flush(p, first, room->acc, t, true);
         for (int64_t i = 0; i < first; i += m)
@@ -436,14 +439,15 @@ static bool wants_columns(const LpReduceGeo *g)
     return kept->size > 1 && red->size > 1 && kept->in < red->in;
 }
 
-static bool is_narrow(const Plan *p)
+static bool is_narrow(const Plan *p, LpDtype from)
 {
+    int64_t size = (int64_t)lp_dtype_size(from);
     const LpAxis *kept = &p->g.axis[p->g.n_kept - 1];
     const LpAxis *red = &p->g.axis[p->g.n_kept + p->g.n_red - 1];
-    return p->columns && p->direct && !p->map[0] && !p->map[1] &&
+    return p->columns && !p->truth && !p->map[0] && !p->map[1] &&
            p->fold_kind == LP_FOLD_SUM && p->end != LP_END_LOGSUM &&
            p->state_type == LP_F64 && kept->size <= NARROW / 2 &&
-           kept->in == p->size && red->in == kept->size * p->size;
+           kept->in == size && red->in == kept->size * size;
 }
 
 static void set_pieces(Plan *p)
@@ -508,7 +512,7 @@ LpStatus lp_reduce_prepare(const LpKernelReq *r, const LpReduceSpec *spec,
     p->state_type = t == LP_I64 ? LP_I64 : LP_F64;
     set_conversions(p, r->in[0].dtype, to, spec->truth);
     p->columns = wants_columns(&p->g);
-    p->narrow = is_narrow(p);
+    p->narrow = is_narrow(p, r->in[0].dtype);
     if (p->columns && p->direct && !p->map[0] && !p->map[1] &&
         p->end != LP_END_LOGSUM && p->g.axis[p->g.n_kept - 1].in == p->size)
         p->rows = rows_loop(spec->fold, t);

@@ -72,9 +72,16 @@ static LpStatus prepare_sum(const LpKernelReq *r, LpDtype wide, LpScalar beta,
 {
     const LpAttr one = lp_attr_scalar(lp_int(1));
     const LpAttr same = lp_attr_dtype(r->out[0].dtype);
-    LpDesc ext[2] = {*product, r->in[2]};
+    LpDesc ext[2] = {*product, r->in[2]}, out = r->out[0];
     bool reads = lp_scalar_f(beta) != 0;
-    Steps s = {.ndim = product->ndim, .wide = wide, .op = r->op->data};
+    if (out.block) { /* in five dimensions */
+        const int n = out.ndim, block = out.block;
+        const int64_t channels = out.shape[1];
+        out = lp_desc_split(&r->out[0], n, channels, block);
+        for (int i = 0; i < 2; i++)
+            ext[i] = lp_desc_split(&ext[i], n, channels, block);
+    }
+    Steps s = {.ndim = out.ndim, .wide = wide, .op = r->op->data};
     LpFusedArg v = {.from = LP_FUSED_EXT, .at = 0};
     v = times(&s, v, alpha);
     if (reads) {
@@ -90,7 +97,7 @@ static LpStatus prepare_sum(const LpKernelReq *r, LpDtype wide, LpScalar beta,
                                           .n_node = s.n,
                                           .ext = ext,
                                           .n_ext = 1 + reads,
-                                          .out = r->out,
+                                          .out = &out,
                                           .n_out = 1,
                                           .threads = r->threads},
                             k, e);
@@ -101,6 +108,7 @@ static LpStatus prepare(const LpKernelReq *r, LpPrepare *product, LpScalar beta,
 {
     LpDtype wide = lp_plain_type(r->out[0].dtype);
     LpDesc y = lp_desc_plain(&r->out[0], wide);
+    y.block = r->out[0].block;
     LpKernelReq q = *r;
     q.n_in = 2;
     q.out = &y;

@@ -264,9 +264,10 @@ LP_PRIMITIVE(
     convolution_plus,
     "convolution_plus(Tensor input, Tensor weight, Tensor bias, " COMMON,
     infer_plus, lp_conv_plus_prepare, lp_rule_convolution_plus,
-    .flags = LP_OPF_CACHED | LP_OPF_PLANNED, .product = LP_PRODUCT_CONV,
-    .grad = grad_plus, .grad_in = 3, .readers = LP_READERS(2, 1, 0, 0),
-    .work = lp_conv_work, .data = &lp_plus_ops)
+    .flags = LP_OPF_CACHED | LP_OPF_BLOCKED | LP_OPF_PLANNED,
+    .product = LP_PRODUCT_CONV, .grad = grad_plus, .grad_in = 3,
+    .readers = LP_READERS(2, 1, 0, 0), .work = lp_conv_work,
+    .data = &lp_plus_ops)
 
 LP_PRIMITIVE(convolution_backward_input,
              "convolution_backward_input(Tensor grad, Tensor weight, int[] "

@@ -16,6 +16,7 @@
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/loops/pointwise.h"
 #include "src/kernel/nn/conv_layout.h"
+#include "src/kernel/product/dnn.h"
 #include "src/ops/control.h"
 #include "src/ops/ops.h"
 #include "src/ops/request.h"
@@ -35,9 +36,11 @@ static bool blocked(const LpLower *l, LpVal v)
     return lp_is_value(v) && l->block[v] != 0;
 }
 
+/* Halves, too, where those are converted: they lie in blocks as they are. */
 static bool is_f32(const LpLower *l, LpVal v)
 {
-    return lp_graph_type(l->g, v)->dtype == LP_F32;
+    LpDtype t = lp_graph_type(l->g, v)->dtype;
+    return t == LP_F32 || (lp_is_half(t) && !lp_dnn_native(t));
 }
 
 /* Nobody reads v, or a view of it alone: plain rows are what is wanted. */
@@ -53,13 +56,15 @@ static bool wanted_plain(const LpLower *l, LpVal v)
 static bool makes_blocks(const LpLower *l, const LpGraphNode *n)
 {
     if (wanted_plain(l, n->out) || !is_f32(l, n->out) || !is_f32(l, n->in[0]) ||
-        !is_f32(l, n->in[1]))
+        !is_f32(l, n->in[1]) || n->half_partials)
         return false;
-    LpDesc d[3];
+    LpDesc d[4]; /* the third operand is a bias */
     LpKernelReq r = lp_req_of_node(l->g, n, d);
+    for (uint32_t i = 0; i <= n->n_in; i++)
+        d[i].dtype = LP_F32;
     for (int i = 0; i < 2; i++)
         d[i].block = l->block[n->in[i]];
-    d[2].block = (uint8_t)l->o->block;
+    d[n->n_in].block = (uint8_t)l->o->block;
     r.fast = l->o->fast;
     r.threads = lp_width_of(&r, l->o->threads);
     return lp_conv_makes(&r, n->op->product == LP_PRODUCT_CONV_INPUT);

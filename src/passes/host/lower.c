@@ -360,7 +360,9 @@ static Meets meets(const LpLower *l, const LpGraphNode *n,
     if (lp_has_bodies(n->op) && n->op != &op_chain)
         return AS_ROWS;
     if (lp_conv_of(n->op))
-        return l->o->block || l->o->weight_layouts ? AS_IS : AS_PLAIN;
+        return (l->o->block || l->o->weight_layouts) && !n->half_partials
+                   ? AS_IS
+                   : AS_PLAIN;
     if (layout)
         return AS_FLAT;
     if (!n->n_out || !l->block[n->out])
