@@ -36,6 +36,7 @@ typedef struct LpChip {
     int64_t tile_bytes;    /* SRAM of a tile */
     int64_t region0_bytes; /* standard memory: the only one that holds code */
     int64_t region1_bytes; /* interleaved memory: 128-bit access */
+    int64_t memory_element_bytes; /* of which a cycle has one access */
     double clock_hz;
     int data_path_bytes;    /* a vector of the worker's arithmetic */
     int instruction_bytes;  /* one instruction of the memory image */

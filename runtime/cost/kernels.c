@@ -156,15 +156,34 @@ int64_t slic_cyc(int64_t rows, int64_t len, int64_t groups, int64_t parts,
     return 28 + 21 * groups + parts * load + groups * parts * W * worker;
 }
 
-int64_t reduce_partials_cyc(LpCostType partials, LpCostType out, int64_t n,
-                            int64_t depth)
+/* Partials in one piece of memory are summed without a list of where they are,
+ * unless their elements of memory are a sixteenth of the tile. */
+static bool in_one_piece(const LpChip *chip, int64_t n, int64_t acc,
+                         int64_t bytes)
 {
-    bool wide = partials == LP_COST_FLOAT;
-    int64_t acc = wide ? 4 : 8;
-    int64_t store =
-        wide ? (out == LP_COST_FLOAT ? 8 : 7) : (out == LP_COST_FLOAT ? 10 : 9);
-    return 33 +
-           W * (20 + div_up(div_up(n, acc), W) * (2 * (depth - 1) + store));
+    int64_t element = chip->memory_element_bytes;
+    return n % acc == 0 &&
+           div_up(bytes, element) * element < chip->tile_bytes / 16;
+}
+
+int64_t reduce_partials_cyc(const LpChip *chip, LpCostType partials,
+                            LpCostType out, int64_t n, int64_t depth)
+{
+    bool wide = partials == LP_COST_FLOAT, wide_out = out == LP_COST_FLOAT;
+    int64_t acc = wide ? 4 : 8, loops = div_up(n, acc);
+    int64_t bytes = (depth - 1) * n * lp_cost_type_bytes(partials);
+    if (in_one_piece(chip, n, acc, bytes)) {
+        int64_t store = (wide ? 7 : 9) + wide_out;
+        return 33 + W * (20 + div_up(loops, W) * (2 * (depth - 1) + store));
+    }
+    int64_t each = 3 * depth + (wide ? 6 : 8) + wide_out;
+    if (n % acc == 0)
+        return W * (32 + div_up(loops, W) * each);
+    loops = n / acc;
+    for (int64_t part = 1; part < acc; part *= 2)
+        loops += (n & part) != 0; /* a turn for every power of two */
+    int64_t last = loops % W ? 2 * depth + (wide ? 13 : 11) : 0;
+    return W * (32 + last + loops / W * each);
 }
 
 int64_t scaled_add_cyc(const LpChip *chip, LpCostType t, int64_t n, bool mixed)
@@ -225,17 +244,37 @@ int64_t slice_cyc(const LpChip *chip, LpCostType t, int64_t elems)
            W * (39 + 24 + 2 * div_up(div_up(elems, W), vec_elems(chip, t)));
 }
 
+/* The least messages of a tile in so many stages; `keep`: partials after each
+ * but the last. */
+static double fewest_messages(int64_t depth, int stages, int64_t *keep)
+{
+    if (stages == 1)
+        return (double)depth;
+    int64_t low = (int64_t)pow((double)depth, (stages - 1.0) / stages);
+    double best = 0;
+    for (int64_t next = lp_max(low, 1); next <= low + 1; next++) {
+        int64_t rest[3] = {0};
+        double cost = fewest_messages(next, stages - 1, rest) +
+                      (double)depth / (double)next;
+        if (best > 0 && cost > best)
+            continue;
+        best = cost;
+        keep[0] = next;
+        for (int i = 0; i < stages - 2; i++)
+            keep[i + 1] = rest[i];
+    }
+    return best;
+}
+
 int reduce_stages(int64_t depth, int64_t ways[3])
 {
     int n = depth >= 125 ? 3 : depth >= 16 ? 2 : 1;
-    int64_t left = depth;
-    for (int i = 0; i < n - 1; i++) {
-        /* keep depth^((stages left - 1) / stages left) partials */
-        double keep = ceil(pow((double)left, (double)(n - 1 - i) / (n - i)));
-        int64_t next = lp_max((int64_t)keep, 1);
-        ways[i] = div_up(left, next);
-        left = next;
+    int64_t left = depth, keep[3] = {0};
+    fewest_messages(depth, n, keep);
+    keep[n - 1] = 1;
+    for (int i = 0; i < n; i++) {
+        ways[i] = div_up(left, keep[i]);
+        left = keep[i];
     }
-    ways[n - 1] = left;
     return n;
 }

@@ -139,7 +139,8 @@ static int add_reduction(const LpCostCtx *x, const Conv *c, const LpSplit *s,
         p->partial_cyc += div_up(left * e, x->chip->exchange_bytes_cyc);
         left = div_up(left, ways[i]);
         LpCostType to = i == n - 1 ? c->out_type : c->partials;
-        p->reduce_cyc += reduce_partials_cyc(c->partials, to, left, ways[i]);
+        p->reduce_cyc +=
+            reduce_partials_cyc(x->chip, c->partials, to, left, ways[i]);
         p->exchange_code_bytes +=
             lp_exchange_code_bytes(x->chip, ways[i], ways[i]);
         p->temp_bytes =
@@ -291,7 +292,8 @@ bool plan_eval(const LpCostCtx *x, const Conv *c, const LpSplit *s,
     p->tile_cyc = turns * kernel_cyc(x, c, &t);
     if (best && best->fits && p->tile_cyc >= plan_weighed(best))
         return false;
-    bool pair = s->out % chip->tiles_per_bus == 0;
+    /* in a shared split, neighbours have other inputs in the last pass */
+    bool pair = s->out % chip->tiles_per_bus == 0 && !c->joint;
     p->in_cyc = div_up((t.n_in - t.n_in / s->out) * e,
                        pair ? bus * chip->tiles_per_bus : bus);
     p->weight_cyc = div_up((t.n_weight - t.n_weight / field) * e, bus);

@@ -93,8 +93,8 @@ int64_t slic_cyc(int64_t rows, int64_t len, int64_t groups, int64_t parts,
                  int stride);
 
 /* Sum of `depth` partials for n outputs. */
-int64_t reduce_partials_cyc(LpCostType partials, LpCostType out, int64_t n,
-                            int64_t depth);
+int64_t reduce_partials_cyc(const LpChip *chip, LpCostType partials,
+                            LpCostType out, int64_t n, int64_t depth);
 int64_t scaled_add_cyc(const LpChip *chip, LpCostType t, int64_t n, bool mixed);
 int64_t copy_cyc(const LpChip *chip, LpCostType t, int64_t n, bool transpose);
 

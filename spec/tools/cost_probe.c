@@ -151,7 +151,7 @@ static bool vertex(const LpChip *c, const char *f)
     else if (!strcmp(f, "vmac"))
         show("cyc", vmac_cyc(arg[4], arg[5], arg[7], arg[6] / 4, 1));
     else if (!strcmp(f, "partials"))
-        show("cyc", reduce_partials_cyc(type(3), type(4), arg[5], arg[6]));
+        show("cyc", reduce_partials_cyc(c, type(3), type(4), arg[5], arg[6]));
     else if (!strcmp(f, "scaled_add"))
         show("cyc", scaled_add_cyc(c, type(3), arg[4], false));
     else if (!strcmp(f, "exchange"))

@@ -475,7 +475,7 @@ static const Group groups[] = {
     {"BERT fully connected", "fc", "bert_", "bert_grouped", products, 3, 4},
     {"BERT grouped products", "fc", "bert_grouped", NULL, products, 6, 6},
     {"small fully connected", "fc", "", NULL, products, 12, 14},
-    {"convolutions", "conv", "", NULL, convolution, 5, 18},
+    {"convolutions", "conv", "", NULL, convolution, 6, 18},
     {"reductions", "reduction", "", NULL, reduction, 10, 22},
     {"LSTM", "lstm", "", NULL, recurrent, 13, 14},
     {"GRU", "gru", "", NULL, recurrent, 18, 32},
