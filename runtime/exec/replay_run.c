@@ -206,8 +206,12 @@ static LpStatus put(LpReplay *x, const When *w, LpVal v, const void *from,
 {
     const LpLiveRange *h = lp_replay_range(x, w->run, v);
     int ipu = x->p->pass[w->run].ipu;
-    LP_FAIL_IF(!h || h->block == 0, e, LP_E_INTERNAL,
-               "IPU %d has no memory for value %%%u", ipu, (unsigned)v);
+    const LpLiveSpan *m =
+        h && h->block ? &x->p->memory[ipu].span[h->block - 1] : NULL;
+    int64_t step = x->ipu[ipu].now % x->ipu[ipu].line;
+    LP_FAIL_IF(!m || step < m->from || step > m->to, e, LP_E_INTERNAL,
+               "IPU %d has no memory for value %%%u in step %lld", ipu,
+               (unsigned)v, (long long)step);
     char *to = lp_block_put_now(x, ipu, h->block, (LpHolds){v, -1, w->mb});
     memcpy(to, from, (size_t)value_bytes(x, v));
     return LP_OK;

@@ -256,6 +256,19 @@ describe("replay of the schedule", function()
     agree(step, {}, { [compiled.vars(step)["input x"]] = pattern(24, 8) })
   end)
 
+  it("has memory for a checkpoint that is made again beside another result", function()
+    local core = require("lupine.core")
+    local step = helper.chain(3, { ipus = { 0, 0, 0 }, train = true, accumulation = 2, batch = 2,
+      width = 8, weight = weight, layer = function(h, w)
+        local n = torch.nn.functional.layer_norm(torch.matmul(h, w), { 8 }, w[0], w[1])
+        return torch.matmul(core.forms.internal.recomputation_checkpoint(n), w):tanh()
+      end })
+    for _, strategy in ipairs({ "pipelined", "serial_phased" }) do
+      agree(step, { strategy = strategy, recompute = "all" },
+        { [compiled.vars(step)["input x"]] = pattern(4, 8) })
+    end
+  end)
+
   it("stashes checkpoints", function()
     local core = require("lupine.core")
     local step = helper.chain(3, { train = true, accumulation = 6, batch = 2, width = 8,

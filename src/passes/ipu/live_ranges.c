@@ -167,8 +167,11 @@ static LpStatus fill(Ranges *h, int run)
         const LpGraphNode *d = &h->g->node[r->entry[i].node];
         for (uint32_t k = 0; k < d->n_in; k++)
             LP_TRY(read(h, d->in[k], run, i));
-        for (uint32_t k = 0; k < d->n_out; k++)
+        for (uint32_t k = 0; k < d->n_out; k++) {
             LP_TRY(add(h, d->out + k, run, i, LP_RANGE_MADE));
+            /* one that has come, and is made again beside others */
+            find(h, d->out + k, run)->to = i;
+        }
     }
     return LP_OK;
 }
