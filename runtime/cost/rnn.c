@@ -43,6 +43,19 @@ static void gates_in_place(Step *p, int64_t sigmoids, int64_t n)
     cost_step(p->x, &p->c, 0, 0);
 }
 
+/* One expression of so many operations on `inputs` tensors of n elements: a
+ * worker takes two vectors at least (PL popops/ExpressionGenerator). */
+static void fused(Step *p, int inputs, int ops, int64_t n)
+{
+    int64_t v = vec_elems(p->x->chip, p->t);
+    LpTileMap m = lp_tile_map(p->x, p->t, n, v);
+    int64_t vecs = lp_max(div_up(m.tile_elems, 6 * v), 2);
+    vecs = lp_min(vecs, div_up(m.tile_elems, v));
+    cost_step(p->x, &p->c, 0, 6 * (13 + vecs * inputs * ops));
+    p->c.flops += n * ops;
+    cost_ew_codelet(&p->c, LP_EW_mul, LP_EW_BINARY, p->t);
+}
+
 /* n elements of a sequence, read or written. */
 static void slice(Step *p, int64_t n)
 {
@@ -98,10 +111,12 @@ static void lstm(Step *p, LpConvPass pass, bool trains)
     gates_in_place(p, 3 * n, n);
     op(p, LP_EW_mul, LP_EW_BINARY_INPLACE, 2 * n);
     op(p, LP_EW_add, LP_EW_BINARY_INPLACE, n);
+    if (!trains) {
+        fused(p, 2, 2, n);
+        return;
+    }
     op(p, LP_EW_tanh, LP_EW_UNARY, n);
     op(p, LP_EW_mul, LP_EW_BINARY, n);
-    if (!trains) /* fused with the product before it */
-        p->c.sync_cyc -= p->x->chip->step_cyc;
 }
 
 /* The candidate is a product of its own, of the state behind the reset gate. */

@@ -477,7 +477,7 @@ static const Group groups[] = {
     {"small fully connected", "fc", "", NULL, products, 12, 14},
     {"convolutions", "conv", "", NULL, convolution, 6, 18},
     {"reductions", "reduction", "", NULL, reduction, 10, 22},
-    {"LSTM", "lstm", "", NULL, recurrent, 13, 14},
+    {"LSTM", "lstm", "", NULL, recurrent, 12, 14},
     {"GRU", "gru", "", NULL, recurrent, 18, 32},
     {"pooling", "pool", "", NULL, pooling, 15, 30},
     {"CTC", "ctc", "", NULL, ctc, 1000, 1000}, /* without a record */
