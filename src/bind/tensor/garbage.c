@@ -31,7 +31,7 @@ enum {
     BOXES = 64,
     FEW = 4, /* for a value that lives shorter is not old, however large */
     CALM = 128,
-    FREEING = 1000, /* ns that a box may take at its end, and */
+    FREEING = 4000, /* ns that a box may take at its end, its bytes cold, and */
     LEAST = 1500,   /* a collection itself, without a wait for the next */
 };
 
