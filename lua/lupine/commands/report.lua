@@ -1,7 +1,7 @@
 --- `lupine report`: what the simulated system says of a program, from a file.
 local codes = require("lupine.commands")
-local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local files = require("lupine.report.file")
 local insights = require("lupine.report.insights")
 local report = require("lupine.report")
 local words = require("lupine.commands.words")
@@ -19,25 +19,8 @@ local OPTIONS = {
   { "--trace", value = "FILE", doc = "write the schedule for Perfetto (ui.perfetto.dev)" },
 }
 
-local NAMES = { "profile.json", "report.json" }
-
 local function help()
   return USAGE .. words.describe(OPTIONS) .. "  -h, --help        print this\n"
-end
-
-local function file_of(path)
-  if not core.is_folder(path) then
-    return path
-  end
-  for _, name in ipairs(NAMES) do
-    local file = io.open(path .. "/" .. name)
-    if file then
-      file:close()
-      return path .. "/" .. name
-    end
-  end
-  return errors.raise("FileNotFoundError", "'%s' has neither %s", path,
-    table.concat(NAMES, " nor "))
 end
 
 -- Writes what is asked for, else prints.
@@ -62,7 +45,7 @@ function M.run(...)
     end
     return function()
       local ok, result = pcall(function()
-        return show(report.read(file_of(rest[1])), options)
+        return show(report.read(files.find(rest[1])), options)
       end)
       if not ok and errors.Exception:is(result) then
         words.tell("report", result)

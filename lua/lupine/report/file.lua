@@ -83,6 +83,27 @@ local function fault_of(data)
       or report.fault(live, { "ipus" }, "liveness")) or loose(data.report)
 end
 
+local NAMES = { "profile.json", "report.json" }
+
+--- The file itself, or of a folder the report that an engine or a run left there.
+--- error: FileNotFoundError
+---@param path string
+---@return string
+function M.find(path)
+  if not core.is_folder(path) then
+    return path
+  end
+  for _, name in ipairs(NAMES) do
+    local file = io.open(path .. "/" .. name)
+    if file then
+      file:close()
+      return path .. "/" .. name
+    end
+  end
+  return errors.raise("FileNotFoundError", "'%s' has neither %s", path,
+    table.concat(NAMES, " nor "))
+end
+
 --- The report in a file: what Report:json() gives, as an engine's profile.json and a run's
 --- report.json have it.
 --- errors: OSError; ValueError for a file that is none

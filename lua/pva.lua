@@ -1,0 +1,291 @@
+--- A report with the fields of libpva, Graphcore's library that reads Poplar's profiles: for
+--- scripts that walk the compilation and the execution of a program.
+---
+---     local report = require("pva").openReport("profile.json")
+---     for _, step in ipairs(report.execution.steps) do
+---       print(step.program.type, step.program.name, step.ipus[1].cycles)
+---     end
+---
+--- Lists count from 1. Figures are those of lupine.report; those that the simulated system
+--- has not (vertices of a compute set, instrumentation) are not there, and reading one
+--- raises. A tile's figures are those of the fullest of its class of neighbouring tiles.
+--- Steps are those of one turn of each row of the schedule, and `count` says how many turns
+--- there are.
+---
+--- Source: PopVision analysis library (libpva), API reference.
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
+local core = require("lupine.core")
+local errors = require("lupine.base.errors")
+local namespace = require("lupine.base.namespace")
+local reading = require("lupine.report")
+
+local M = {}
+
+-- An object whose other fields raise.
+local function record(title, fields)
+  return namespace.close(fields, title)
+end
+
+-- ---- programs -----------------------------------------------------------------------
+
+--- Program.Type of libpva.
+M.ProgramType = record("ProgramType", { Sequence = "Sequence", Repeat = "Repeat",
+  OnTileExecute = "OnTileExecute", DoExchange = "DoExchange", GlobalExchange = "GlobalExchange",
+  StreamCopy = "StreamCopy", RemoteCopy = "RemoteCopy", Sync = "Sync" })
+
+---@class pva.Program
+---@field id integer from 0, in the order of the tree
+---@field type string of pva.ProgramType
+---@field name string
+---@field children pva.Program[]
+---@field count integer? turns of a Repeat
+---@field bytes integer? that an exchange or copy moves
+---@field computeSet pva.ComputeSet? of an OnTileExecute
+local Program = class.new("pva.Program")
+
+--- Calls visitor:visit<Type>(program), where there is one, for this program and all below it,
+--- in order.
+---@param visitor table
+function Program:accept(visitor)
+  local visit = visitor["visit" .. self.type]
+  if visit then
+    visit(visitor, self)
+  end
+  for _, child in ipairs(self.children) do
+    child:accept(visitor)
+  end
+end
+
+function Program:__tostring()
+  return ("%s(%s)"):format(self.type, self.name)
+end
+
+local Builder = class.new("pva.Builder")
+
+function Builder:init(report)
+  self.report, self.programs, self.steps, self.sets = report, {}, {}, {}
+  self.nodes = { update = {} }
+  for _, node in ipairs(report:nodes()) do
+    local key = node.update and "update" or ("%d %s"):format(node.stage, node.backward)
+    self.nodes[key] = self.nodes[key] or {}
+    table.insert(self.nodes[key], node)
+  end
+end
+
+function Builder:program(parent, kind, name, fields)
+  local p = Program()
+  p.id, p.type, p.name, p.children = #self.programs, kind, name, {}
+  for key, value in pairs(fields or {}) do
+    p[key] = value
+  end
+  self.programs[#self.programs + 1] = p
+  if parent then
+    parent.children[#parent.children + 1] = p
+  end
+  return p
+end
+
+-- One execution of a program on an IPU.
+function Builder:step(program, ipu, from, cycles, count)
+  local ipus = {}
+  for i = 0, self.report.ipus - 1 do
+    local here = i == ipu
+    ipus[i + 1] = { cycles = here and cycles or 0, cyclesFrom = here and from or nil,
+      cyclesTo = here and from + cycles or nil, active = here }
+  end
+  self.steps[#self.steps + 1] = record("step", { program = program, ipu = ipu, ipus = ipus,
+    cycles = cycles, count = count })
+end
+
+local function title(node)
+  return node.scope ~= "" and node.scope .. "/" .. node.operator or node.operator
+end
+
+-- What an operator does: exchange, then tiles execute, with a step each.
+function Builder:operator(parent, node, ipu, at, count)
+  local name = title(node)
+  local debug = { file = node.file, line = node.line, operator = node.operator }
+  if node.exchange > 0 then
+    local p = self:program(parent, "DoExchange", name, { debug = debug })
+    self:step(p, ipu, at, node.exchange, count)
+  end
+  if node.sync > 0 then
+    self:step(self:program(parent, "Sync", name, { debug = debug }), ipu, at + node.exchange,
+      node.sync, count)
+  end
+  if node.compute > 0 then
+    local set = self.sets[node]
+    if not set then
+      set = record("computeSet", { name = name, ipu = ipu, flops = node.flops,
+        cycles = node.compute, debug = debug })
+      self.sets[node], self.sets[#self.sets + 1] = set, set
+    end
+    local p = self:program(parent, "OnTileExecute", name, { debug = debug, computeSet = set })
+    self:step(p, ipu, at + node.exchange + node.sync, node.compute, count)
+  end
+  return at + node.cycles
+end
+
+local COPIES = {
+  copy = { "GlobalExchange", "copy to IPU %d" }, host_in = { "StreamCopy", "from the host" },
+  host_out = { "StreamCopy", "to the host" }, load = { "RemoteCopy", "from streaming memory" },
+  store = { "RemoteCopy", "to streaming memory" },
+  collective = { "GlobalExchange", "sums over replicas" },
+}
+
+-- Whose operators a run has: a backward one that starts from the stage's inputs runs the
+-- forward ones again.
+function Builder:passes(entry)
+  local own = ("%d %s"):format(entry.stage, entry.backward)
+  local stage = self.report.stages[entry.stage + 1]
+  return entry.backward and stage.recomputed and { ("%d false"):format(entry.stage), own } or { own }
+end
+
+function Builder:entry(parent, entry, row_at, count)
+  local at = row_at + entry.start
+  local copy = COPIES[entry.kind]
+  if copy then
+    local p = self:program(parent, copy[1], copy[2]:format(entry.to or 0), { bytes = entry.bytes })
+    return self:step(p, entry.ipu, at, entry.cycles, count)
+  end
+  local update = entry.kind == "update"
+  local name = update and "weight update" or ("stage %d %s"):format(entry.stage,
+    entry.backward and "backward" or "forward")
+  local run = self:program(parent, "Sequence", name)
+  for _, key in ipairs(update and { "update" } or self:passes(entry)) do
+    for _, node in ipairs(self.nodes[key] or {}) do
+      if not update or node.ipu == entry.ipu then
+        at = self:operator(run, node, entry.ipu, at, count)
+      end
+    end
+  end
+end
+
+-- The tree, and the steps in order.
+function Builder:build()
+  local report, at = self.report, 0
+  local root = self:program(nil, "Sequence", "run")
+  local update = report.loops > 1 and self:program(root, "Repeat", "weight updates",
+    { count = report.loops }) or root
+  for _, loop in ipairs(report.sequence) do
+    local parent = loop.once and root or update
+    if loop.count > 1 then
+      parent = self:program(parent, "Repeat", "micro-batches", { count = loop.count })
+    end
+    local times = loop.count * (loop.once and 1 or report.loops)
+    for r = loop.first_row, loop.first_row + loop.rows - 1 do
+      local row = report.schedule[r]
+      local sequence = self:program(parent, "Sequence", row.kind)
+      for _, entry in ipairs(row.entries) do
+        self:entry(sequence, entry, at, times)
+      end
+      at = at + row.cycles
+    end
+  end
+  return root
+end
+
+-- ---- memory -----------------------------------------------------------------------
+
+local function each_ipu(report)
+  local ipus = {}
+  for ipu in pairs(report.memory) do
+    ipus[#ipus + 1] = ipu
+  end
+  table.sort(ipus)
+  return ipus
+end
+
+local function tiles_of(report)
+  local out = {}
+  for _, ipu in ipairs(each_ipu(report)) do
+    local m = report.memory[ipu]
+    local gaps = m.max_tile_including_gaps - m.max_tile
+    local always = m.always_live // report.tiles
+    local categories = {}
+    for name, bytes in pairs(m.categories) do
+      categories[name] = bytes // report.tiles
+    end
+    for tile = 0, report.tiles - 1 do
+      local with_gaps = m.tiles[tile * #m.tiles // report.tiles + 1]
+      local total = record("total", { includingGaps = with_gaps,
+        excludingGaps = math.max(0, with_gaps - gaps) })
+      out[#out + 1] = record("tile", { ipu = ipu, tile = tile, memory = record("memory", {
+        total = total, alwaysLiveBytes = math.min(always, total.excludingGaps),
+        notAlwaysLiveBytes = total.excludingGaps - math.min(always, total.excludingGaps),
+        category = categories }) })
+    end
+  end
+  return out
+end
+
+-- What is live at each step of a period, and the tensors.
+local function liveness_of(report)
+  local steps, variables = {}, {}
+  local nodes = report:nodes()
+  local by_ipu = report:liveness().ipus or {}
+  for _, ipu in ipairs(each_ipu(report)) do
+    local live = by_ipu[ipu] or { spans = {}, bytes = {} }
+    for _, span in ipairs(live.spans) do
+      variables[#variables + 1] = record("variable", { name = span.scope ~= ""
+        and span.scope .. "/" .. span.name or span.name, ipu = ipu, bytes = span.bytes,
+        from = span.from, to = span.to })
+    end
+    for i, bytes in ipairs(live.bytes) do
+      local update = live.stage[i] < 0
+      local number = live.node[i]
+      local node
+      for _, n in ipairs(number >= 0 and nodes or {}) do
+        if n.node == number and n.update == update then
+          node = n
+          break
+        end
+      end
+      steps[#steps + 1] = { ipu = ipu, program = record("program", { name = node and title(node)
+        or "end of a run", type = "OnTileExecute" }),
+        alwaysLive = { bytes = report.memory[ipu].always_live },
+        notAlwaysLive = { bytes = bytes + live.temporary[i] }, temporary = live.temporary[i] }
+    end
+  end
+  return steps, variables
+end
+
+-- ---- the report -------------------------------------------------------------------
+
+--- What libpva's report has, of one of lupine.report.
+--- error: TypeError
+---@param report lupine.Report
+---@return table
+function M.of(report)
+  errors.check(reading.Report:is(report), "TypeError", "pva.of: report: expected a report, got %s",
+    check.describe(report))
+  local b = Builder(report)
+  local root = b:build()
+  local steps, variables = liveness_of(report)
+  local chip = core.chip(report.chip)
+  local target = record("target", { architecture = report.chip, numIPUs = report.ipus,
+    numReplicas = report.replicas, tilesPerIpu = report.tiles,
+    numTiles = report.tiles * report.ipus, numWorkerContexts = chip and chip.workers,
+    bytesPerTile = (report.memory[0] or { tile_bytes = 0 }).tile_bytes,
+    clockFrequency = report.clock_hz })
+  return record("report", { report = report,
+    compilation = record("compilation", { target = target, tiles = tiles_of(report),
+      graph = record("graph", { numComputeSets = #b.sets, numVars = #variables }),
+      computeSets = table.move(b.sets, 1, #b.sets, 1, {}), programs = b.programs, program = root,
+      livenessProgramSteps = steps, loweredVariables = variables }),
+    execution = record("execution", { steps = b.steps, totalCycles = report.cycles,
+      seconds = report.seconds }) })
+end
+
+--- The report of a file: what report:save wrote, the profile.json of autoReport.all or the
+--- folder that has it.
+--- error: TypeError; FileNotFoundError, ValueError for a file that is none
+---@param profile string
+---@return table
+function M.openReport(profile)
+  return M.of(reading.read(require("lupine.report.file").find(check.string(profile,
+    "openReport: profile"))))
+end
+
+return namespace.close(M, "pva")
