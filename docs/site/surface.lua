@@ -14,8 +14,8 @@ local tables = require("lupine.base.tables")
 
 local M = {}
 
-local ROOTS = { "torch", "torchvision", "poptorch", "popart", "popdist", "lupine", "torch_scatter",
-  "torch_spline_conv", "popdist.poptorch", "lupine.trainer.callbacks" }
+local ROOTS = { "torch", "torchvision", "poptorch", "popart", "popdist", "lupine", "pva",
+  "torch_scatter", "torch_spline_conv", "popdist.poptorch", "lupine.trainer.callbacks" }
 -- What nothing announces before it is first named.
 local LOADED = { "torch.nn.utils", "torch.nn.utils.rnn", "torch.nn.utils.parametrize",
   "torch.nn.utils.parametrizations", "torch.nn.utils.prune", "torch.distributions", "torch.cuda",
@@ -23,7 +23,7 @@ local LOADED = { "torch.nn.utils", "torch.nn.utils.rnn", "torch.nn.utils.paramet
 -- Tables of plain data, and second names of tables that have a page.
 local SKIPPED = tables.set("torch.errors.classes torch.ops.loaded_libraries torch.nn.parameter "
   .. "lupine.show.keywords lupine.show.options popart.errors.classes popart.errors.throws "
-  .. "poptorch.options.GROUPS poptorch.options.CLASSES torchvision.io.MODES "
+  .. "poptorch.options.GROUPS poptorch.options.CLASSES torchvision.io.MODES pva.ProgramType "
   .. "torchvision.datasets.FASHION_MNIST_CLASSES torchvision.models.efficientnet "
   .. "torchvision.models.mobilenetv3 torchvision.models.resnet torchvision.models.convnext "
   .. "torchvision.models.vision_transformer torchvision.models.mobilenetv2 "

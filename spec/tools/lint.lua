@@ -23,7 +23,7 @@ local layers = {
 local lua_layers = {
   { "lupine.core", "lupine.base.", "lupine.show" },
   { "torch" },
-  { "lupine", "torchvision" },
+  { "lupine", "torchvision", "pva" },
   { "popart" },
   { "poptorch" },
   { "popdist" },
