@@ -139,7 +139,8 @@ local COPIES = {
 function Builder:passes(entry)
   local own = ("%d %s"):format(entry.stage, entry.backward)
   local stage = self.report.stages[entry.stage + 1]
-  return entry.backward and stage.recomputed and { ("%d false"):format(entry.stage), own } or { own }
+  local again = entry.backward and stage.recomputed and ("%d false"):format(entry.stage)
+  return again and { again, own } or { own }
 end
 
 function Builder:entry(parent, entry, row_at, count)

@@ -1,5 +1,5 @@
-/* One call of a replay: runs (replay_run.c) in the order of the schedule's rows,
- * or all nodes in micro-batch order; then the update. */
+/* One call of a replay: runs (replay_run.c) in the order of the schedule's
+ * rows, or all nodes in micro-batch order; then the update. */
 #include "runtime/exec/replay_state.h"
 
 #include <string.h>

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "runtime/report/report.h"
 #include "src/base/checked.h"
 
 static int64_t *moved(const LpReplay *x, LpActKind kind, int ipu, int to)

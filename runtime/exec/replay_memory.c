@@ -1,19 +1,18 @@
 /* The memory of IPUs in a replay. Every span of the plan has an address, the
- * lowest where nothing lies that is there at the same time, so that a span which
- * is too short gives its bytes to another value. What the plan says one value
- * takes over from another lies where that was. */
+ * lowest where nothing lies that is there at the same time, so that a span
+ * which is too short gives its bytes to another value. What the plan says one
+ * value takes over from another lies where that was. */
 #include "runtime/exec/replay_state.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "runtime/report/report.h"
 #include "src/base/checked.h"
 
 /* ---- addresses ----------------------------------------------------------- */
 typedef struct Layout {
     const LpIpuMemory *m;
-    LpBlock *block;
+    LpPlaced *block;
     uint32_t *root;  /* by span: the first whose address it has */
     uint32_t *order; /* placed spans by address */
     uint32_t n;
@@ -37,7 +36,7 @@ static void place(Layout *l, uint32_t r)
 {
     int64_t at = 0, bytes = (l->m->span[r].bytes + 63) / 64 * 64;
     for (uint32_t k = 0; k < l->n; k++) {
-        const LpBlock *b = &l->block[l->order[k]];
+        const LpPlaced *b = &l->block[l->order[k]];
         int64_t end = b->at + (b->bytes + 63) / 64 * 64;
         if (at < end && b->at < at + bytes && conflicts(l, r, l->order[k]))
             at = end;
@@ -46,10 +45,10 @@ static void place(Layout *l, uint32_t r)
         if (l->root[i] != r)
             continue;
         uint32_t k = l->n++;
-        l->block[i] = (LpBlock){.at = at,
-                                .bytes = l->m->span[i].bytes,
-                                .start = INT64_MAX,
-                                .end = -1};
+        l->block[i] = (LpPlaced){.at = at,
+                                 .bytes = l->m->span[i].bytes,
+                                 .start = INT64_MAX,
+                                 .end = -1};
         for (; k > 0 && l->block[l->order[k - 1]].at > at; k--)
             l->order[k] = l->order[k - 1];
         l->order[k] = i;
@@ -130,7 +129,7 @@ void lp_replay_forget(LpReplay *x)
 }
 
 /* ---- blocks -------------------------------------------------------------- */
-static bool is_there(const LpBlock *b, int64_t now)
+static bool is_there(const LpPlaced *b, int64_t now)
 {
     return b->start <= now && now <= b->end;
 }
@@ -139,9 +138,9 @@ char *lp_block_put(LpReplay *x, int ipu, uint32_t block, LpHolds what,
                    int64_t start, int64_t end)
 {
     LpIpuBytes *u = &x->ipu[ipu];
-    LpBlock *b = &u->block[block - 1];
+    LpPlaced *b = &u->block[block - 1];
     for (uint32_t i = 0; i < x->p->memory[ipu].n_span; i++) {
-        LpBlock *c = &u->block[i];
+        LpPlaced *c = &u->block[i];
         if (c != b && c->start < INT64_MAX && u->now <= c->end &&
             c->at < b->at + b->bytes && b->at < c->at + c->bytes)
             c->over = what.v;
@@ -167,7 +166,7 @@ char *lp_block_get(LpReplay *x, int ipu, uint32_t block, LpHolds what,
     const LpIpuBytes *u = &x->ipu[ipu];
     if (block == 0)
         return NULL;
-    const LpBlock *b = &u->block[block - 1];
+    const LpPlaced *b = &u->block[block - 1];
     if (b->start <= u->now && b->what.v != what.v)
         x->lost.over = b->what.v;
     if (b->start > u->now || b->what.v != what.v || b->what.var != what.var ||

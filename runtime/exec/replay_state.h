@@ -27,16 +27,16 @@ typedef struct LpHolds {
 
 /* A span of the plan at its address. It holds something from step `start` to
  * step `end` of its IPU, which counts them over all periods. */
-typedef struct LpBlock {
+typedef struct LpPlaced {
     int64_t at, bytes, start, end;
     LpHolds what;
     LpVal over; /* written over it since */
-} LpBlock;
+} LpPlaced;
 
 typedef struct LpIpuBytes {
     char *data;
-    LpBlock *block; /* by span */
-    uint32_t line;  /* steps of a period */
+    LpPlaced *block; /* by span */
+    uint32_t line;   /* steps of a period */
     int64_t now, live, peak;
 } LpIpuBytes;
 

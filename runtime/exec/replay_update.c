@@ -1,7 +1,7 @@
-/* The weight update in a replay of the schedule, on the memory of IPUs: nodes in
- * order, each on its own; values cross to the IPUs that read them, what lives
- * off chip is there from its first use to its last, new values of variables are
- * written over the old ones. */
+/* The weight update in a replay of the schedule, on the memory of IPUs: nodes
+ * in order, each on its own; values cross to the IPUs that read them, what
+ * lives off chip is there from its first use to its last, new values of
+ * variables are written over the old ones. */
 #include <string.h>
 
 #include "runtime/exec/replay_state.h"
@@ -98,8 +98,8 @@ static bool is_at(const LpReplay *x, int ipu, uint32_t block)
     return x->ipu[ipu].block[block - 1].start <= x->ipu[ipu].now;
 }
 
-/* The memory of a variable on its IPU, to which it comes at its first use; NULL:
- * it has gone. An IPU that computes nothing only sends it. */
+/* The memory of a variable on its IPU, to which it comes at its first use;
+ * NULL: it has gone. An IPU that computes nothing only sends it. */
 static void *variable(LpReplay *x, size_t i)
 {
     int ipu = x->p->var_ipu[i];

@@ -1,21 +1,9 @@
-/* Cycles by operator, and the names that reports use. */
+/* Cycles by operator. */
 #include "runtime/report/report.h"
 
 #include <stdlib.h>
 
 #include "src/ops/ops.h"
-
-const char *const lp_row_names[LP_N_ROWS] = {"fill",  "steady", "flush",
-                                             "phase", "update", "output"};
-const char *const lp_act_names[LP_N_ACTS] = {"compute",    "copy",  "host_in",
-                                             "host_out",   "load",  "store",
-                                             "collective", "update"};
-const char *const lp_ahead_names[LP_N_AHEAD] = {"none", "micro_batch",
-                                                "update"};
-const char *const lp_mem_names[LP_N_MEM] = {
-    "weights", "optimizer_state", "accumulators", "buffers",
-    "stash",   "vertex_code",     "vertex_state", "exchange_code",
-    "stack",   "activations",     "temporary"};
 
 static void count(LpOpTotal *t, const LpGraph *g, LpNodeId n,
                   const LpNodeCost *c, int64_t times)

@@ -20,7 +20,4 @@ LpOpTotal *lp_report_operators(const LpIpuPlan *p, size_t *n, LpErr *e);
 /* Owned by the caller (lp_free); NULL when memory is short. */
 char *lp_report_summary(const LpIpuPlan *p, LpErr *e);
 
-extern const char *const lp_row_names[],
-    *const lp_act_names[], *const lp_mem_names[], *const lp_ahead_names[];
-
 #endif

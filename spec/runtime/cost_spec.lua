@@ -112,7 +112,8 @@ describe("a vertex takes the cycles of its published estimate:", function()
     assert.equal(33 + 6 * (20 + 4 * (6 + 8)), ask("partials", "ipu2", "float", "float", 96, 4).cyc)
     -- more than a sixteenth of a tile is read by a list: Mk1's is one element of memory
     assert.equal(6 * (32 + 4 * (3 * 4 + 6)), ask("partials", "ipu1", "float", "half", 96, 4).cyc)
-    assert.equal(6 * (32 + 4 * (3 * 100 + 6)), ask("partials", "ipu2", "float", "half", 96, 100).cyc)
+    assert.equal(6 * (32 + 4 * (3 * 100 + 6)),
+      ask("partials", "ipu2", "float", "half", 96, 100).cyc)
     -- and so is what has a rest, of two elements and of one here: 20 and 2 turns, 4 whole ones
     assert.equal(6 * (32 + 2 * 4 + 13 + 3 * (3 * 4 + 6)),
       ask("partials", "ipu2", "float", "half", 83, 4).cyc)

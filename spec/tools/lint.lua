@@ -136,8 +136,10 @@ local function check_rounding(file, n, code)
   end
 end
 
--- getline's line comes from the C library's heap and goes back there.
-local owns_libc_memory = { ["src/base/mem.c"] = true, ["src/main_edit.c"] = true }
+-- getline's line comes from the C library's heap and goes back there; Lua's own blocks
+-- are there, too.
+local owns_libc_memory = { ["src/base/mem.c"] = true, ["src/main_edit.c"] = true,
+  ["src/main_heap.c"] = true }
 
 -- The macros that make an operator's record, whose first string is its
 -- signature.

@@ -4,9 +4,9 @@
  *         REPLICAS < GRAPH
  *
  * GRAPH is the text form of a forward: its input "x" is a stream, inputs "b.."
- * are buffers, the others parameters, its first output is the loss, further ones
- * are the new values of buffers; a stage is a phase as well.
- * SEPARATE: 1 for separate backward phases; OFF: what is off chip, a sum of 1
+ * are buffers, the others parameters, its first output is the loss, further
+ * ones are the new values of buffers; a stage is a phase as well. SEPARATE: 1
+ * for separate backward phases; OFF: what is off chip, a sum of 1
  * (activations), 2 (weights), 8 (accumulators). The step that trains it is
  * replayed as planned, then with one thing wrong at a time:
  *

@@ -14,10 +14,10 @@
  * many boxes then, until CALM young collections passed.
  *
  * Both are timed, and made more seldom if they would take more than 5 % of the
- * time together, those for HOT bytes more than a tenth, which is less than caches
- * give: a young one is long when an old table of many elements is written to, a
- * full one when much is Lua's own. Some are long for once: the first ones, as all
- * is young, and one during which others had the processor.
+ * time together, those for HOT bytes more than a tenth, which is less than
+ * caches give: a young one is long when an old table of many elements is
+ * written to, a full one when much is Lua's own. Some are long for once: the
+ * first ones, as all is young, and one during which others had the processor.
  */
 #include <string.h>
 #include <time.h>

@@ -80,74 +80,74 @@ static Sources sources(const Edges *p, int a, int64_t i)
     return s;
 }
 
-#define ADJOINT(T)                                                               \
-    static void add_##T(int64_t n, T *y, const T *x)                             \
-    {                                                                            \
-        for (int64_t i = 0; i < n; i++)                                          \
-            y[i] += x[i];                                                        \
-    }                                                                            \
-    /* Row i along dimension a of those before the last; `o`: the place along  \
-     * the one after it. Made in `work` if it is a sum. */ \
-    static const T *row_##T(const Edges *p, const T *g, int a, int64_t i,        \
-                            int64_t o, T *work);                                 \
-    static const T *place_##T(const Edges *p, const T *g, int a, int64_t d,      \
-                              int64_t o, T *work)                                \
-    {                                                                            \
-        return a == 0 ? g + (d * p->made[1] + o) * p->made[2]                    \
-                      : row_##T(p, g, 0, d, o, work);                            \
-    }                                                                            \
-    static const T *sum_##T(const Edges *p, const T *g, int a, int64_t d,        \
-                            int64_t o, int64_t mid, Sources s, T *work)          \
-    {                                                                            \
-        int64_t n = p->made[2];                                                  \
-        T *sum = work, *side = work + n, *next = work + 2 * n;                   \
-        for (int k = -1; k < 2; k++) {                                           \
-            int64_t from = k < 0 ? mid : s.from[k];                              \
-            int64_t to = k < 0 ? mid + 1 : s.to[k];                              \
-            for (int64_t r = from; r < to; r++) {                                \
-                const T *x =                                                     \
-                    place_##T(p, g, a, a == 0 ? r : d, a == 0 ? o : r, next);    \
-                T *y = k < 0 ? sum : side;                                       \
-                if (r == from)                                                   \
-                    memcpy(y, x, (size_t)n * sizeof *y);                         \
-                else                                                             \
-                    add_##T(n, y, x);                                            \
-            }                                                                    \
-            if (k >= 0 && to > from)                                             \
-                add_##T(n, sum, side);                                           \
-        }                                                                        \
-        return sum;                                                              \
-    }                                                                            \
-    static const T *row_##T(const Edges *p, const T *g, int a, int64_t i,        \
-                            int64_t o, T *work)                                  \
-    {                                                                            \
-        int64_t mid = p->before[a] + (a == 0 ? i : o);                           \
-        Sources s = sources(p, a, a == 0 ? i : o);                               \
-        if (s.from[0] == s.to[0] && s.from[1] == s.to[1])                        \
-            return place_##T(p, g, a, a == 0 ? mid : i, a == 0 ? o : mid,        \
-                             work);                                              \
-        return sum_##T(p, g, a, i, o, mid, s, work);                             \
-    }                                                                            \
-    static void back_##T(const Edges *p, const T *g, T *x, T *work)              \
-    {                                                                            \
-        int64_t n = p->n[2], at = p->before[2], behind = p->made[2] - at - n;    \
-        int64_t edges = (at > behind ? at : behind) + 1;                         \
-        for (int64_t r = 0; r < p->n[0] * p->n[1]; r++, x += n) {                \
-            const T *y = row_##T(p, g, 1, r / p->n[1], r % p->n[1], work);       \
-            memcpy(x, y + at, (size_t)n * sizeof *x);                            \
-            for (int64_t i = 0; i < n; i++) {                                    \
-                if (i == edges && n - edges > i)                                 \
-                    i = n - edges; /* none in the middle has others */           \
-                Sources s = sources(p, 2, i);                                    \
-                for (int k = 0; k < 2; k++) {                                    \
-                    T side = 0;                                                  \
-                    for (int64_t o = s.from[k]; o < s.to[k]; o++)                \
-                        side += y[o];                                            \
-                    if (s.to[k] > s.from[k])                                     \
-                        x[i] += side;                                            \
-                }                                                                \
-            }                                                                    \
-        }                                                                        \
+#define ADJOINT(T)                                                             \
+    static void add_##T(int64_t n, T *y, const T *x)                           \
+    {                                                                          \
+        for (int64_t i = 0; i < n; i++)                                        \
+            y[i] += x[i];                                                      \
+    }                                                                          \
+    /* Row i along dimension a of those before the last; `o`: the place */     \
+    /* along the one after it. Made in `work` if it is a sum. */               \
+    static const T *row_##T(const Edges *p, const T *g, int a, int64_t i,      \
+                            int64_t o, T *work);                               \
+    static const T *place_##T(const Edges *p, const T *g, int a, int64_t d,    \
+                              int64_t o, T *work)                              \
+    {                                                                          \
+        return a == 0 ? g + (d * p->made[1] + o) * p->made[2]                  \
+                      : row_##T(p, g, 0, d, o, work);                          \
+    }                                                                          \
+    static const T *sum_##T(const Edges *p, const T *g, int a, int64_t d,      \
+                            int64_t o, int64_t mid, Sources s, T *work)        \
+    {                                                                          \
+        int64_t n = p->made[2];                                                \
+        T *sum = work, *side = work + n, *next = work + 2 * n;                 \
+        for (int k = -1; k < 2; k++) {                                         \
+            int64_t from = k < 0 ? mid : s.from[k];                            \
+            int64_t to = k < 0 ? mid + 1 : s.to[k];                            \
+            for (int64_t r = from; r < to; r++) {                              \
+                const T *x =                                                   \
+                    place_##T(p, g, a, a == 0 ? r : d, a == 0 ? o : r, next);  \
+                T *y = k < 0 ? sum : side;                                     \
+                if (r == from)                                                 \
+                    memcpy(y, x, (size_t)n * sizeof *y);                       \
+                else                                                           \
+                    add_##T(n, y, x);                                          \
+            }                                                                  \
+            if (k >= 0 && to > from)                                           \
+                add_##T(n, sum, side);                                         \
+        }                                                                      \
+        return sum;                                                            \
+    }                                                                          \
+    static const T *row_##T(const Edges *p, const T *g, int a, int64_t i,      \
+                            int64_t o, T *work)                                \
+    {                                                                          \
+        int64_t mid = p->before[a] + (a == 0 ? i : o);                         \
+        Sources s = sources(p, a, a == 0 ? i : o);                             \
+        if (s.from[0] == s.to[0] && s.from[1] == s.to[1])                      \
+            return place_##T(p, g, a, a == 0 ? mid : i, a == 0 ? o : mid,      \
+                             work);                                            \
+        return sum_##T(p, g, a, i, o, mid, s, work);                           \
+    }                                                                          \
+    static void back_##T(const Edges *p, const T *g, T *x, T *work)            \
+    {                                                                          \
+        int64_t n = p->n[2], at = p->before[2], behind = p->made[2] - at - n;  \
+        int64_t edges = (at > behind ? at : behind) + 1;                       \
+        for (int64_t r = 0; r < p->n[0] * p->n[1]; r++, x += n) {              \
+            const T *y = row_##T(p, g, 1, r / p->n[1], r % p->n[1], work);     \
+            memcpy(x, y + at, (size_t)n * sizeof *x);                          \
+            for (int64_t i = 0; i < n; i++) {                                  \
+                if (i == edges && n - edges > i)                               \
+                    i = n - edges; /* none in the middle has others */         \
+                Sources s = sources(p, 2, i);                                  \
+                for (int k = 0; k < 2; k++) {                                  \
+                    T side = 0;                                                \
+                    for (int64_t o = s.from[k]; o < s.to[k]; o++)              \
+                        side += y[o];                                          \
+                    if (s.to[k] > s.from[k])                                   \
+                        x[i] += side;                                          \
+                }                                                              \
+            }                                                                  \
+        }                                                                      \
     }
 ADJOINT(float)
 ADJOINT(double)

@@ -20,7 +20,8 @@ LpGemmArgs lp_gemm_turn(const LpGemmArgs *g);
 /* Does this CPU compute the product sooner here than in the library? */
 bool lp_gemm_is_fast(const LpGemmArgs *g, LpDtype t);
 
-/* Does it compute one of these halves sooner than of what they are widened to? */
+/* Does it compute one of these halves sooner than of what they are widened
+ * to? */
 bool lp_gemm_is_fast_of(LpDtype half);
 
 /* Told of parts of c, rows i0 … i1 - 1 of columns j0 … j1 - 1, by the thread

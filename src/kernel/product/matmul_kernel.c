@@ -5,9 +5,9 @@
  * strides: a transposed view is passed as it is, a batch that is broadcast
  * (stride 0) as a dimension of size 1. Products too small for the library,
  * those that gemm.h is quicker at, halves among them, and all of float64 are
- * ours. Everything else is converted by the plain frame: float16 to float32 and back, integers to
- * int64. Operands whose strides the library does not take are copied by the
- * frame too. */
+ * ours. Everything else is converted by the plain frame: float16 to float32 and
+ * back, integers to int64. Operands whose strides the library does not take are
+ * copied by the frame too. */
 #include <string.h>
 
 #include "src/base/interrupt.h"

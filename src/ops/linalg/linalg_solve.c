@@ -7,9 +7,8 @@
 
 #define MT(x) lp_mt(g->b, x)
 
-    /* ---- the primitive systems ----------------------------------------------- */
-    static LpStatus
-    infer_solve(LpInfer *x)
+/* ---- the primitive systems ---------------------------------------------- */
+static LpStatus infer_solve(LpInfer *x)
 {
     LP_TRY(lp_check_system(x->err, x->attr[LP_LU_WHO].str, &x->in[0], &x->in[1],
                            true));

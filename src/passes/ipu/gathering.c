@@ -1,9 +1,9 @@
 /* Gradients of parameters that several stages read. The micro graph adds what
  * each of them contributes to one sum and that to the accumulator, in every
- * micro-batch. Here a stage on the accumulator's IPU adds its part there at once.
- * Another IPU sums its own part over the micro-batches, and before the weight
- * update the sums go once to the IPU of the parameter, as the new parameter goes
- * once to its readers.
+ * micro-batch. Here a stage on the accumulator's IPU adds its part there at
+ * once. Another IPU sums its own part over the micro-batches, and before the
+ * weight update the sums go once to the IPU of the parameter, as the new
+ * parameter goes once to its readers.
  *
  * The nodes of such a sum (additions, casts and scaling of values that nothing
  * else reads) belong to no run. Each is charged to the run that makes its part.

@@ -157,8 +157,8 @@ typedef struct LpReplicatedVar {
     int var, ipu;
 } LpReplicatedVar;
 
-/* What a run contributes to the accumulator `var`, which another run has: on the
- * accumulator's IPU it is added at once; another IPU sums it over the
+/* What a run contributes to the accumulator `var`, which another run has: on
+ * the accumulator's IPU it is added at once; another IPU sums it over the
  * micro-batches, the weight update fetches the sum. */
 typedef struct LpPartialGrad {
     int var, run;
@@ -304,9 +304,9 @@ typedef struct LpLiveStep {
 } LpLiveStep;
 
 /* A tensor that is there from step `from` to step `to`: value v, or (LP_NOVAL)
- * variable `var`, which comes for a run, or the update, from streaming memory or
- * from other replicas. What is sent between two periods has a second span, whose
- * `block` is the number of the first. */
+ * variable `var`, which comes for a run, or the update, from streaming memory
+ * or from other replicas. What is sent between two periods has a second span,
+ * whose `block` is the number of the first. */
 typedef struct LpLiveSpan {
     const char *name, *scope;
     LpVal v;
@@ -330,6 +330,10 @@ typedef struct LpIpuMemory {
     LpLiveSpan *span;
     uint32_t n_step, n_span;
 } LpIpuMemory;
+
+/* What reports and messages call them, by the enumerations' values. */
+extern const char *const lp_row_names[],
+    *const lp_act_names[], *const lp_mem_names[], *const lp_ahead_names[];
 
 /* ---- all of it ----------------------------------------------------------- */
 typedef struct LpIpuPlan {

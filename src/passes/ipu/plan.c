@@ -6,6 +6,18 @@
 #include "src/ops/ops.h"
 #include "src/passes/ipu/strategy.h"
 
+const char *const lp_row_names[LP_N_ROWS] = {"fill",  "steady", "flush",
+                                             "phase", "update", "output"};
+const char *const lp_act_names[LP_N_ACTS] = {"compute",    "copy",  "host_in",
+                                             "host_out",   "load",  "store",
+                                             "collective", "update"};
+const char *const lp_ahead_names[LP_N_AHEAD] = {"none", "micro_batch",
+                                                "update"};
+const char *const lp_mem_names[LP_N_MEM] = {
+    "weights", "optimizer_state", "accumulators", "buffers",
+    "stash",   "vertex_code",     "vertex_state", "exchange_code",
+    "stack",   "activations",     "temporary"};
+
 LpIpuOptions lp_ipu_options(void)
 {
     LpIpuOptions o = {.chip = lp_chip_find("ipu2"),
