@@ -31,7 +31,7 @@ describe("insights", function()
   end)
 
   it("say by how many bytes a tile is too full, and what takes them", function()
-    local r = helper.simulate(helper.chain(1, { width = 8192, batch = 16, train = true,
+    local r = helper.simulate(helper.chain(1, { width = 12288, batch = 16, train = true,
       accumulation = 2, dtype = torch.float32 }), { allow_out_of_memory = true })
     local m = r.memory[0]
     local i = found(r, "^IPU 0 is out of memory")
