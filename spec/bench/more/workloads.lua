@@ -68,7 +68,7 @@ M.all = {
     batch = 1, model = sequences.writer, peers = { "sdpa" },
     data = function(rows)
       return torch.randint(0, 50257, { rows, 1 }), torch.full({ rows, 1 }, 200),
-        torch.randint(0, 50257, { rows, 1 })
+        torch.randint(0, 50257, { rows })
     end,
   },
   translator = {
