@@ -194,14 +194,16 @@ static int handler(lua_State *L)
     return 1;
 }
 
-/* (level) -> the traceback of the caller's stack from that level on, as the
- * host prints it; lupine/base/errors.lua keeps it in the errors it makes. */
+/* (level, full) -> the traceback of the caller's stack from that level on, as
+ * the host prints it, or with lupine's own frames; lupine/base/errors.lua keeps
+ * both in the errors it makes. */
 static int host_traceback(lua_State *L)
 {
     int level = (int)luaL_optinteger(L, 1, 1);
     luaL_checkstack(L, LUA_MINSTACK, NULL);
     int below = L == running ? host_levels : 0; /* a coroutine has none */
-    push_traceback(L, level, count_levels(L) - below, shows_all());
+    bool full = lua_toboolean(L, 2) || shows_all();
+    push_traceback(L, level, count_levels(L) - below, full);
     return 1;
 }
 

@@ -261,7 +261,8 @@ enum { LP_SOFTMAX_DIM };
 enum { LP_SOFTMAX_IN_DIM, LP_SOFTMAX_IN_DTYPE };
 /* dropout */
 enum { LP_DROPOUT_P, LP_DROPOUT_TRAINING };
-/* attention, attention_backward */
+/* attention, attention_backward, attention_at_random,
+   attention_at_random_backward */
 enum { LP_ATTENTION_SCALE, LP_ATTENTION_IS_CAUSAL, LP_ATTENTION_SITES };
 /* identity_loss */
 enum { LP_IDENTITY_LOSS_REDUCTION };

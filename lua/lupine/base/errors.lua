@@ -169,7 +169,7 @@ function M.new(class_name, type_name, message, location, recovery_action)
   local host_traceback = package.loaded["lupine.host_traceback"]
   e.frames = host_traceback and host_traceback(2)
   -- Lua's own looks for each function's name in all that is loaded: two milliseconds
-  e.traceback = e.frames or debug.traceback(nil, 2)
+  e.traceback = host_traceback and host_traceback(2, true) or debug.traceback(nil, 2)
   return e
 end
 

@@ -90,7 +90,8 @@ static LpVal side_back(LpBuilder *b, LpVal g, int d, int64_t n, int64_t p,
         v = lp_flip(b, v, d);
         place = before ? 1 : n - 1 - p;
     } else if (mode[2] == 'p') {
-        v = lp_sum(b, v, (int64_t[]){d}, 1, true);
+        if (p > 1)
+            v = lp_sum(b, v, (int64_t[]){d}, 1, true);
         wide = 1;
         place = before ? 0 : n - 1;
     } else {
