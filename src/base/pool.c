@@ -27,6 +27,7 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -278,13 +279,19 @@ static bool grow(int n)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, start);
-    for (; members < n; members++) {
+    sigset_t all, before; /* signals are for the threads of the program */
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    bool ok = true;
+    for (; members < n && ok; members++) {
         pthread_t t;
-        if (pthread_create(&t, NULL, member, (void *)(intptr_t)members) != 0)
-            return false;
-        pthread_detach(t);
+        ok = pthread_create(&t, NULL, member, (void *)(intptr_t)members) == 0;
+        if (ok)
+            pthread_detach(t);
     }
-    return true;
+    members -= !ok;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return ok;
 }
 
 static void run_section(void (*body)(void *), void *data, int n)

@@ -8,6 +8,7 @@
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 
 #include "src/base/cpu.h"
@@ -348,10 +349,17 @@ static dnnl_status_t run_alone(const LpDnnPrim *p, void *const args[],
     return s;
 }
 
+/* The library's generated code keeps values below its stack pointer, where a
+ * handler of a signal would write: signals wait until it is done. */
 static dnnl_status_t run(const LpDnnPrim *p, void *const args[], void *work)
 {
-    return omp_in_parallel() ? run_beside(p, args, work)
-                             : run_alone(p, args, work);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    dnnl_status_t s = omp_in_parallel() ? run_beside(p, args, work)
+                                        : run_alone(p, args, work);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return s;
 }
 
 /* The last part ends with the last row. */
