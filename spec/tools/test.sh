@@ -26,13 +26,14 @@ host_specs() {
 }
 
 # The core is the same objects in both: what it computes is tested once; so is what
-# specs see of processes that they start, and thousands of errors (stock Lua's
-# traceback takes two milliseconds).
+# specs see of processes that they start, and what takes long (thousands of errors,
+# trainings, sweeps of options).
 starters='spec.support.(crashes|custom_ops|graphs|probe|processes|program|resumable|runs|trainings)"'
+long='(wrong_calls|dataloader_sizes|option_effects|half_gpt|half_cnn)_spec'
 stock_specs() {
     find spec/lupine spec/poptorch spec/torch spec/docs_spec.lua spec/hard_places_spec.lua \
-        spec/torch_scatter_spec.lua -name '*_spec.lua' ! -name wrong_calls_spec.lua \
-        -exec grep -LE "$starters" {} + | sort
+        spec/torch_scatter_spec.lua -name '*_spec.lua' -exec grep -LE "$starters" {} + |
+        grep -vE "$long" | sort
 }
 
 # tasks UNDER [EACH] < SPECS: a line of arguments of specs.sh for each process.
