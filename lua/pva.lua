@@ -17,6 +17,7 @@ local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local memory = require("lupine.report.memory")
 local namespace = require("lupine.base.namespace")
 local reading = require("lupine.report")
 
@@ -189,19 +190,9 @@ end
 
 -- ---- memory -----------------------------------------------------------------------
 
-local function each_ipu(report)
-  local ipus = {}
-  for ipu in pairs(report.memory) do
-    ipus[#ipus + 1] = ipu
-  end
-  table.sort(ipus)
-  return ipus
-end
-
 local function tiles_of(report)
   local out = {}
-  for _, ipu in ipairs(each_ipu(report)) do
-    local m = report.memory[ipu]
+  for ipu, m in memory.each(report) do
     local gaps = m.max_tile_including_gaps - m.max_tile
     local always = m.always_live // report.tiles
     local categories = {}
@@ -224,9 +215,12 @@ end
 -- What is live at each step of a period, and the tensors.
 local function liveness_of(report)
   local steps, variables = {}, {}
-  local nodes = report:nodes()
+  local nodes = { [true] = {}, [false] = {} } -- of the update; of a micro-batch
+  for _, node in ipairs(report:nodes()) do
+    nodes[node.update][node.node] = node
+  end
   local by_ipu = report:liveness().ipus or {}
-  for _, ipu in ipairs(each_ipu(report)) do
+  for ipu, m in memory.each(report) do
     local live = by_ipu[ipu] or { spans = {}, bytes = {} }
     for _, span in ipairs(live.spans) do
       variables[#variables + 1] = record("variable", { name = span.scope ~= ""
@@ -234,18 +228,10 @@ local function liveness_of(report)
         from = span.from, to = span.to })
     end
     for i, bytes in ipairs(live.bytes) do
-      local update = live.stage[i] < 0
-      local number = live.node[i]
-      local node
-      for _, n in ipairs(number >= 0 and nodes or {}) do
-        if n.node == number and n.update == update then
-          node = n
-          break
-        end
-      end
+      local node = nodes[live.stage[i] < 0][live.node[i]]
       steps[#steps + 1] = { ipu = ipu, program = record("program", { name = node and title(node)
         or "end of a run", type = "OnTileExecute" }),
-        alwaysLive = { bytes = report.memory[ipu].always_live },
+        alwaysLive = { bytes = m.always_live },
         notAlwaysLive = { bytes = bytes + live.temporary[i] }, temporary = live.temporary[i] }
     end
   end

@@ -14,6 +14,7 @@ local class = require("lupine.base.class")
 local core = require("lupine.core")
 local cuts = require("lupine.plan.cuts")
 local errors = require("lupine.base.errors")
+local memory = require("lupine.report.memory")
 
 ---@class lupine.plan.Variant
 ---@field ipus integer of all replicas
@@ -58,14 +59,6 @@ local function changes_of(s, accumulation, replicas, recompute, off_chip)
     out[kind].on_chip = false
   end
   return out
-end
-
-local function fullest(figures)
-  local most = 0
-  for _, m in pairs(figures.memory) do
-    most = math.max(most, m.max_tile_including_gaps / m.tile_bytes)
-  end
-  return most
 end
 
 -- Where the search stands: all that does not change.
@@ -147,7 +140,7 @@ local function variant(s, stages, replicas, accumulation)
   return { ipus = stages * replicas, stages = stages, replicas = replicas,
     accumulation = accumulation, cuts = names_of(s, same and s.cuts:equal(stages) or at),
     equal = equal and same or nil, recompute = settings.recompute, off_chip = settings.off_chip,
-    overflow = figures.overflow, fits = figures.overflow == 0, fullest = fullest(figures),
+    overflow = figures.overflow, fits = figures.overflow == 0, fullest = memory.fullest(figures),
     samples_per_second = figures.samples_per_second, cycles = figures.cycles,
     efficiency = figures.pipeline_efficiency }
 end

@@ -7,6 +7,7 @@
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
+local memory = require("lupine.report.memory")
 local tables = require("lupine.base.tables")
 
 ---@class lupine.Report: lupine.report.report
@@ -121,14 +122,10 @@ function Report:stage(stage)
 end
 
 function Report.__tostring(self)
-  local worst = 0
-  for _, m in pairs(self.memory) do
-    worst = math.max(worst, m.max_tile_including_gaps / m.tile_bytes)
-  end
   return ("Report(%s, %s, %s x %d: %d cycles, %.3g ms, %.4g samples/s, IPUs busy %.1f %%, "
     .. "fullest tile %.1f %%; simulated)"):format(self.chip_name, self.strategy,
     check.count(self.ipus, "IPU"), self.replicas, self.cycles, self.seconds * 1e3,
-    self.samples_per_second, self.pipeline_efficiency * 100, worst * 100)
+    self.samples_per_second, self.pipeline_efficiency * 100, memory.fullest(self) * 100)
 end
 
 local M = { Report = Report }

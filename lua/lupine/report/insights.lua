@@ -1,6 +1,8 @@
 --- What stands out in a report, in words with figures: whether the program fits and what
 --- takes the memory, what it waits for, which stage holds the others up. Savings are what
 --- the report's own figures say would go if that one thing were not there.
+local memory = require("lupine.report.memory")
+
 local M = {}
 
 ---@class lupine.report.insight
@@ -22,20 +24,6 @@ end
 
 local function add(out, kind, title, text, saves)
   out[#out + 1] = { kind = kind, title = title, text = text, saves = saves }
-end
-
--- IPUs of a report in order, with their memory.
-local function each_ipu(report)
-  local ipus = {}
-  for ipu in pairs(report.memory) do
-    ipus[#ipus + 1] = ipu
-  end
-  table.sort(ipus)
-  local i = 0
-  return function()
-    i = i + 1
-    return ipus[i], report.memory[ipus[i]]
-  end
 end
 
 -- sum of f(row) over all turns of a call, of rows of `kinds` or of all.
@@ -64,8 +52,8 @@ local function largest_category(m)
   return name:gsub("_", " "), most
 end
 
-local function memory(out, report)
-  for ipu, m in each_ipu(report) do
+local function tiles(out, report)
+  for ipu, m in memory.each(report) do
     local share, name, bytes = m.max_tile_including_gaps / m.tile_bytes, largest_category(m)
     local biggest = m.biggest[1]
     local text = ("Tile %d needs %d of %d bytes. Most of the IPU's memory is %s (%s)%s."):format(
@@ -83,7 +71,7 @@ end
 
 local function fits(out, report)
   local worst, at, all = 0, 0, true
-  for ipu, m in each_ipu(report) do
+  for ipu, m in memory.each(report) do
     local share = m.max_tile_including_gaps / m.tile_bytes
     all = all and m.fits
     if share > worst then
@@ -214,7 +202,7 @@ end
 ---@return lupine.report.insight[]
 function M.of(report)
   local out = {}
-  for _, look in ipairs({ memory, balance, bubble, waits, recomputation, operators, fits }) do
+  for _, look in ipairs({ tiles, balance, bubble, waits, recomputation, operators, fits }) do
     look(out, report)
   end
   local rank, at = { bad = 1, warn = 2, note = 3, good = 4 }, {}

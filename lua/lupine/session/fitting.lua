@@ -7,6 +7,7 @@
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local memory = require("lupine.report.memory")
 
 local M = {}
 
@@ -44,14 +45,6 @@ local function planned(step, system, remedies)
     error(plan, 0)
   end
   return ok and plan:report() or nil
-end
-
-local function fullest(figures)
-  local most = 0
-  for _, m in pairs(figures.memory) do
-    most = math.max(most, m.max_tile_including_gaps / m.tile_bytes)
-  end
-  return most
 end
 
 local function without(list, i)
@@ -102,7 +95,8 @@ function M.explain(e, step, system)
   local remedies, figures = search(step, system or {})
   if remedies then
     e.message = ("%s. It fits with %s, the fullest tile at %.0f %% then"):format(
-      e.message:gsub("%. This may help: .*$", ""), texts_of(remedies), 100 * fullest(figures))
+      e.message:gsub("%. This may help: .*$", ""), texts_of(remedies),
+      100 * memory.fullest(figures))
     e.hint = remedies[#remedies].hint
   else
     e.message = e.message .. ". On these IPUs it does not fit with all of optimizer state, "
