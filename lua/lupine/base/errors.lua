@@ -182,6 +182,20 @@ function M.raise(cls, fmt, ...)
   error(M.new(cls, nil, message), 0)
 end
 
+--- pcall, but for what is no fault of the function: Ctrl-C and want of memory are raised on.
+---@param fn function
+---@param ... any
+---@return boolean ok
+---@return any ... what fn returns, or the error
+function M.try(fn, ...)
+  local got = table.pack(pcall(fn, ...))
+  if not got[1] and (classes.KeyboardInterrupt:is(got[2])
+    or classes.OutOfMemoryError:is(got[2])) then
+    error(got[2], 0)
+  end
+  return table.unpack(got, 1, got.n)
+end
+
 --- Raises unless `ok`; returns it otherwise.
 ---@param ok any
 ---@param cls string|table "ValueError" or the class

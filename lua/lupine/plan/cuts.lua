@@ -197,16 +197,6 @@ function M.better(a, b)
   return a.samples_per_second > b.samples_per_second
 end
 
--- pcall, but for what is no fault of the variant.
-local function try(fn, ...)
-  local ok, got = pcall(fn, ...)
-  if not ok and (errors.classes.KeyboardInterrupt:is(got)
-    or errors.classes.OutOfMemoryError:is(got)) then
-    error(got, 0)
-  end
-  return ok, got
-end
-
 --- The plan of a variant: cuts, and options of core.plan in place of the step's; nil and
 --- why not, if the strategy refuses it.
 ---@param cuts integer[]
@@ -219,7 +209,7 @@ function Cuts:plan(cuts, changes)
     system[key] = value
   end
   self.tried = self.tried + 1
-  local ok, got = try(core.plan, self.step, system, self:placement(cuts))
+  local ok, got = errors.try(core.plan, self.step, system, self:placement(cuts))
   return ok and got or nil, not ok and got or nil
 end
 

@@ -119,16 +119,6 @@ local function load(path, step, compile)
   return program, stored.report(file, complete, compile.system), complete
 end
 
--- pcall, but for what is no fault of the cache.
-local function try(fn, ...)
-  local got = table.pack(pcall(fn, ...))
-  if not got[1] and (errors.classes.KeyboardInterrupt:is(got[2])
-    or errors.classes.OutOfMemoryError:is(got[2])) then
-    error(got[2], 0)
-  end
-  return table.unpack(got, 1, got.n)
-end
-
 -- {program, report, step}, or nil and why not.
 local function look_up(cache, key, step, compile)
   local path = file_of(cache, key)
@@ -137,7 +127,7 @@ local function look_up(cache, key, step, compile)
     return nil, #versions == 0 and "nothing is stored"
       or "stored by another version only: " .. table.concat(versions, ", ")
   end
-  local found = table.pack(try(load, path, step, compile))
+  local found = table.pack(errors.try(load, path, step, compile))
   if found[1] then
     return { table.unpack(found, 2, 4) }
   end
@@ -153,7 +143,7 @@ local function unusable(cache, e)
 end
 
 local function lock(cache, key)
-  local ok, held = try(core.lock_file, file_of(cache, key) .. ".lock")
+  local ok, held = errors.try(core.lock_file, file_of(cache, key) .. ".lock")
   if not ok then
     unusable(cache, held)
   end
@@ -163,7 +153,7 @@ end
 
 local function store(cache, key, step, report)
   local path = file_of(cache, key)
-  local ok, e = try(stored.write, path, stored.texts_of(step, report), {})
+  local ok, e = errors.try(stored.write, path, stored.texts_of(step, report), {})
   if ok then
     cache.log("info", "executable cache: compiled and stored as %s", path)
   else

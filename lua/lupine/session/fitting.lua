@@ -39,11 +39,7 @@ local function planned(step, system, remedies)
   for _, remedy in ipairs(remedies) do
     remedy.change(changed)
   end
-  local ok, plan = pcall(core.plan, step, changed)
-  if not ok and (errors.classes.KeyboardInterrupt:is(plan)
-    or errors.classes.OutOfMemoryError:is(plan)) then
-    error(plan, 0)
-  end
+  local ok, plan = errors.try(core.plan, step, changed)
   return ok and plan:report() or nil
 end
 
