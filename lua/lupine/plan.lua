@@ -15,6 +15,7 @@ local core = require("lupine.core")
 local cuts = require("lupine.plan.cuts")
 local errors = require("lupine.base.errors")
 local memory = require("lupine.report.memory")
+local variants = require("lupine.plan.variants")
 
 ---@class lupine.plan.Variant
 ---@field ipus integer of all replicas
@@ -43,8 +44,10 @@ local Plan = class.new("Plan")
 local RECOMPUTE = { "auto", "none", "all" }
 
 -- What is moved off the chip, one kind after another, until everything fits.
-local OFF_CHIP = { {}, { "optimizer" }, { "optimizer", "accumulator" },
-  { "optimizer", "accumulator", "weight" } }
+local OFF_CHIP = {}
+for n = 0, 3 do
+  OFF_CHIP[n + 1] = table.move(variants.LOCATIONS, 1, n, 1, {})
+end
 
 -- ---- variants -----------------------------------------------------------------------
 
@@ -55,8 +58,8 @@ local function changes_of(s, accumulation, replicas, recompute, off_chip)
     input_groups = replicas % s.sharing == 0 and replicas // s.sharing or replicas,
     key = ("%d %d %s %s"):format(accumulation, replicas, recompute, table.concat(off_chip, " ")) }
   for _, kind in ipairs(off_chip) do
-    out[kind] = class.copy(system[kind] or {})
-    out[kind].on_chip = false
+    out[kind] = system[kind]
+    variants.place(out, kind, false)
   end
   return out
 end

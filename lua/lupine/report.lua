@@ -141,8 +141,8 @@ local M = { Report = Report }
 --- replicas and accumulation (in place of the step's: what it would cost with them),
 --- synthetic_data, allow_out_of_memory, power_of_two (of IPUs can be reserved,
 --- no other number), round_ipus (then reserve more than are needed).
---- error: poptorch.Error when a tile overflows or the strategy cannot run the
---- model as it is placed
+--- error: poptorch.Error when a tile overflows, which lists what would help, or the strategy
+--- cannot run the model as it is placed
 ---@param step userdata
 ---@param options? table
 ---@param placement? {nodes: table[]?, places: table[]?} in place of the model's
@@ -150,7 +150,11 @@ local M = { Report = Report }
 ---  or an entry a place of step:places(); what is nil stays as it was
 ---@return lupine.Report
 function M.simulate(step, options, placement)
-  return Report(core.plan(step, options or {}, placement))
+  local ok, plan = pcall(core.plan, step, options or {}, placement)
+  if not ok then
+    error(require("lupine.plan.remedies").explain(plan, step, options, nil, placement), 0)
+  end
+  return Report(plan)
 end
 
 --- What the fields of reports mean: of each its group ("report", "stage", …),

@@ -18,7 +18,7 @@ local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local faults = require("lupine.faults")
-local fitting = require("lupine.session.fitting")
+local remedies = require("lupine.plan.remedies")
 local report = require("lupine.report")
 local resuming = require("lupine.session.resuming")
 local shapes = require("lupine.session.shapes")
@@ -57,24 +57,28 @@ local function index(step)
   return vars, by_name
 end
 
--- The program of a traced step and what the simulated system says of it.
-local function compile_traced(step, compile)
-  faults.compiling()
-  local ok, plan, program = pcall(core.compile, step, compile)
-  if not ok then
-    error(fitting.explain(plan, step, compile.system), 0)
+-- f(...), whose error of a program that does not fit says what would help.
+local function explained(step, system, smaller, f, ...)
+  local got = table.pack(pcall(f, ...))
+  if not got[1] then
+    error(remedies.explain(got[2], step, system, smaller), 0)
   end
-  return program, report.Report(plan)
+  return table.unpack(got, 2, got.n)
 end
 
--- The same where there are shapes alone.
-local function plan_shapes(step, compile)
-  step:complete(compile)
-  local ok, plan = pcall(core.plan, step, compile.system)
-  if not ok then
-    error(fitting.explain(plan, step, compile.system), 0)
+-- What makes the program of a traced step and what the simulated system says of it.
+local function compiler(smaller)
+  return function(step, compile)
+    faults.compiling()
+    local plan, program = explained(step, compile.system, smaller, core.compile, step, compile)
+    return program, report.Report(plan)
   end
-  return report.Report(plan)
+end
+
+-- The report where there are shapes alone.
+local function plan_shapes(step, compile, smaller)
+  step:complete(compile)
+  return report.Report(explained(step, compile.system, smaller, core.plan, step, compile.system))
 end
 
 -- The program of a complete one, which was stored with its report.
@@ -116,13 +120,14 @@ local function compile_step(self, step, spec)
       spec.executable ~= nil)
   end
   if self.shapes then
-    self.report = plan_shapes(step, compile)
+    self.report = plan_shapes(step, compile, spec.smaller)
   elseif spec.executable then
     program, self.report = lower_stored(step, compile, spec)
   elseif spec.cache then
-    program, self.report, step = cache.compile(step, compile, spec.cache, compile_traced)
+    program, self.report, step = cache.compile(step, compile, spec.cache,
+      compiler(spec.smaller))
   else
-    program, self.report = compile_traced(step, compile)
+    program, self.report = compiler(spec.smaller)(step, compile)
   end
   self.vars = index(step)
   self.device_iterations = step:loops()
@@ -178,9 +183,9 @@ end
 --- ({size, orthogonal}), system (options of lupine.report.simulate), host (of
 --- step:compile), calls (functions that host calls name, by ID: of a list of
 --- tensors, to a list), progress (called with each part of compiling that is
---- done), seed, place (report -> the lupine.Device that it runs on, nil: none,
---- before memory is made), cache (of compiled steps: session/cache.lua). Modes are
---- those of core.output_modes.
+--- done), smaller (the step of smaller micro-batches: plan/remedies.lua), seed, place
+--- (report -> the lupine.Device that it runs on, nil: none, before memory is made), cache
+--- (of compiled steps: session/cache.lua). Modes are those of core.output_modes.
 ---
 --- With `executable` the step is the complete one of a file (session/stored.lua),
 --- which also tells anchors, output, input_groups and system, and there is no compile.

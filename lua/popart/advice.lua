@@ -14,14 +14,6 @@ M.ADVICE = {
   device_iterations = "DataFlow's batchesPerStep",
   processes = "spread the replicas over processes, SessionOptions.globalReplicationFactor",
   round_ipus = "place it on another number of IPUs",
-  -- what takes most of a tile that overflows
-  temporary = "builder:setAvailableMemoryProportion, SessionOptions.partialsTypeMatMuls",
-  optimizer_state = "SessionOptions.optimizerStateTensorLocationSettings",
-  accumulators = "SessionOptions.accumulatorTensorLocationSettings",
-  stash = "builder:recomputeOutput, SessionOptions.autoRecomputation",
-  activations = "SessionOptions.accumulationFactor, SessionOptions.enablePipelining",
-  pipeline_activations = "SessionOptions.accumulationFactor, builder:virtualGraph",
-  weights = "builder:virtualGraph, SessionOptions.weightTensorLocationSettings",
   -- anchors
   tensor_names = "session:getAllTensorIds() lists them",
   -- what a model may do
@@ -42,8 +34,42 @@ M.ADVICE = {
   end,
 }
 
+local OFF_CHIP = "SessionOptions.%sTensorLocationSettings.location = "
+  .. "popart.TensorLocation(popart.TensorStorage.OffChip)"
+
+local function placed(detail)
+  return ("builder:virtualGraph and builder:pipelineStage, from 1 on at %s"):format(
+    table.concat(detail.cuts, ", "))
+end
+
+--- How the remedies of a program that does not fit are spelled
+--- (lua/lupine/plan/remedies.lua).
+M.REMEDIES = {
+  partials = 'SessionOptions.partialsTypeMatMuls = "half", and of convolutions '
+    .. 'builder:setPartialsType(id, "HALF")',
+  proportion = function(detail)
+    local least = math.huge
+    for _, value in pairs(detail.proportion) do
+      least = math.min(least, value)
+    end
+    return ("builder:setAvailableMemoryProportion(ids, %g)"):format(least)
+  end,
+  pipeline = "SessionOptions.enablePipelining = true",
+  recompute = "SessionOptions.autoRecomputation = popart.RecomputationType.Standard",
+  optimizer = OFF_CHIP:format("optimizerState"),
+  accumulator = OFF_CHIP:format("accumulator"),
+  weight = OFF_CHIP:format("weight"),
+  activation = OFF_CHIP:format("activation"),
+  micro_batch = function(detail)
+    return ("inputs of half the rows, SessionOptions.accumulationFactor = %d"):format(
+      detail.accumulation)
+  end,
+  cuts = placed,
+  ipus = placed,
+}
+
 --- f(...); an error with a hint gets the advice.
 ---@type fun(f: function, ...: any): any
-M.call = advice(M.ADVICE)
+M.call = advice(M.ADVICE, M.REMEDIES)
 
 return M

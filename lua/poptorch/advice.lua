@@ -16,14 +16,6 @@ M.ADVICE = {
   device_iterations = "options:deviceIterations",
   processes = "spread the replicas over processes, options.Distributed",
   round_ipus = "place it on another number of IPUs, or options:autoRoundNumIPUs(true)",
-  -- what takes most of a tile that overflows
-  temporary = "options:setAvailableMemoryProportion, options.Precision:setPartialsType(torch.half)",
-  optimizer_state = "options.TensorLocations:setOptimizerLocation",
-  accumulators = "options.TensorLocations:setAccumulatorLocation",
-  stash = "poptorch.recomputationCheckpoint, poptorch.Block",
-  activations = "options.Training:gradientAccumulation, poptorch.PipelinedExecution",
-  pipeline_activations = "options.Training:gradientAccumulation, poptorch.Block",
-  weights = "poptorch.Block, options.TensorLocations:setWeightLocation",
   -- anchors
   tensor_names = "executor:getTensorNames() lists them",
   -- what a traced model may do
@@ -45,8 +37,48 @@ M.ADVICE = {
   end,
 }
 
+local OFF_CHIP = "options.TensorLocations:set%sLocation("
+  .. "poptorch.TensorLocationSettings():useOnChipStorage(false))"
+
+-- Modules that begin the stages from IPU 1 on.
+local function blocks(detail)
+  local out = {}
+  for ipu, module in ipairs(detail.cuts) do
+    out[ipu] = ("%s on IPU %d"):format(module:gsub("/", "."), ipu)
+  end
+  local accumulation = detail.accumulation
+    and (", options.Training:gradientAccumulation(%d)"):format(detail.accumulation) or ""
+  return ("poptorch.BeginBlock of %s, or options:setExecutionStrategy(poptorch.AutoBlocks(%d))%s")
+    :format(table.concat(out, ", "), detail.ipus, accumulation)
+end
+
+--- How the remedies of a program that does not fit are spelled
+--- (lua/lupine/plan/remedies.lua).
+M.REMEDIES = {
+  partials = "options.Precision:setPartialsType(torch.half)",
+  proportion = function(detail)
+    local out = {}
+    for ipu = 0, #detail.proportion do
+      out[ipu + 1] = ("IPU%d = %g"):format(ipu, detail.proportion[ipu])
+    end
+    return ("options:setAvailableMemoryProportion({ %s })"):format(table.concat(out, ", "))
+  end,
+  pipeline = "options:setExecutionStrategy(poptorch.PipelinedExecution(...))",
+  recompute = 'options._Popart:set("autoRecomputation", 1)',
+  optimizer = OFF_CHIP:format("Optimizer"),
+  accumulator = OFF_CHIP:format("Accumulator"),
+  weight = OFF_CHIP:format("Weight"),
+  activation = OFF_CHIP:format("Activation"),
+  micro_batch = function(detail)
+    return ("options.Training:gradientAccumulation(%d) for the same batch"):format(
+      detail.accumulation)
+  end,
+  cuts = blocks,
+  ipus = blocks,
+}
+
 --- f(...); an error with a hint gets the advice.
 ---@type fun(f: function, ...: any): any
-M.call = advice(M.ADVICE)
+M.call = advice(M.ADVICE, M.REMEDIES)
 
 return M

@@ -22,6 +22,7 @@ local simulation = require("poptorch.simulation")
 local spans = require("lupine.base.spans")
 local state = require("poptorch.state")
 local supported = require("poptorch.supported")
+local tables = require("lupine.base.tables")
 local tracepoints = require("lupine.tracepoints")
 local tracing = require("poptorch.tracing")
 
@@ -156,6 +157,17 @@ function M.step(s, values)
   return step, wanted.system
 end
 
+-- Fewer rows a micro-batch by a factor and as many more of them in an update, of the same
+-- call: the step, its system and how many there are.
+local function smaller(s, spec, tensors, factor)
+  local other = tables.with(s, { options = s.options:clone() })
+  local n = factor * s.options.Training.gradient_accumulation
+  other.options.Training:gradientAccumulation(n)
+  local step, wanted = trace(other, spec, tensors)
+  session.complete(step, wanted)
+  return step, wanted.system, n
+end
+
 -- Opens a session of the model, traced and compiled.
 local function open(s, spec, tensors)
   local bar <close> = compile_log.bar(s.options)
@@ -171,6 +183,9 @@ local function open(s, spec, tensors)
       bar:update()
     end
   end
+  wanted.smaller = s.training and function(factor)
+    return smaller(s, spec, tensors, factor)
+  end or nil
   local opened = session.open(step, wanted)
   if bar then -- a program of the cache has not been compiled in parts
     bar:update(bar.total - bar.n)

@@ -5,28 +5,13 @@ local nn = require("torch.nn")
 local poptorch = require("poptorch")
 local program = require("spec.support.program")
 local read = require("spec.support.files").read
+local tables = require("lupine.base.tables")
 local torch = require("torch")
 
-local STRATEGIES = program.shell("cat src/passes/ipu/strategy_*.c")
-
--- The hints that a call's third argument stands for: itself, what its variable
--- is set to, or the first field of every such record of the file
--- and of the strategies' own.
+-- The hints that a call's third argument stands for: itself, or what its variable is set to.
 local function hints_of(argument, text)
-  local name, field = argument:match("^(%w+)%.?(%w*)$")
-  if not name then
-    return argument
-  elseif field == "hint" then
-    local all = {}
-    for literal in text:gmatch('%(LpIpuAdvice%){%s*("[%w_]+")') do
-      all[#all + 1] = literal
-    end
-    for of_strategy in STRATEGIES:gmatch('less_activations =%s*{%s*("[%w_]+")') do
-      all[#all + 1] = of_strategy
-    end
-    return table.concat(all, " ")
-  end
-  return text:match("char %*" .. name .. " =(.-);") or ""
+  local name = argument:match("^(%w+)$")
+  return name and (text:match("char %*" .. name .. " =(.-);") or "") or argument
 end
 
 local function given()
@@ -66,6 +51,15 @@ describe("the advice of poptorch", function()
     end
   end)
 
+  it("spells each remedy of a program that does not fit, and nothing else", function()
+    local spelled = tables.with(advice.REMEDIES, {})
+    for hint in read("lua/lupine/plan/remedies.lua"):gmatch('hint = "([%w_]+)"') do
+      assert.truthy(advice.REMEDIES[hint], hint)
+      spelled[hint] = nil
+    end
+    assert.same({}, spelled)
+  end)
+
   -- The message of a model on two IPUs whose activations overflow the tiles.
   local function too_large(strategy)
     local Net = nn.Module:extend("Net")
@@ -93,8 +87,9 @@ describe("the advice of poptorch", function()
   it("is no strategy that the model has already", function()
     local pipelined = too_large(poptorch.PipelinedExecution("A", "B"))
     assert.is_nil(pipelined:find("PipelinedExecution", 1, true))
-    assert.matches("gradientAccumulation, poptorch.Block", pipelined, 1, true)
-    assert.matches("poptorch.PipelinedExecution",
-      too_large(poptorch.ShardedExecution("A", "B")), 1, true)
+    assert.matches("gradientAccumulation(24) for the same batch", pipelined, 1, true)
+    local sharded = too_large(poptorch.ShardedExecution("A", "B"))
+    assert.is_nil(sharded:find("BeginBlock", 1, true))
+    assert.matches("gradientAccumulation(24) for the same batch", sharded, 1, true)
   end)
 end)

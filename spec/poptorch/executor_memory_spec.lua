@@ -239,7 +239,7 @@ describe("a model that does not fit the device", function()
       local e = require("spec.helper").raises("Error", "Out of memory on tile", function()
         model(torch.ones(1, 20000))
       end)
-      assert.matches("optimizer state off chip.* %(options.TensorLocations:setOptimizerLocation%)$",
+      assert.matches("optimizer state off chip: .*options.TensorLocations:setOptimizerLocation%(",
         e.message)
       assert.equal(nil, next(optimizer.state[net.w]))
     end

@@ -232,7 +232,7 @@ describe("a tile that overflows", function()
     assert.equal("poplar_graph_memory_allocation_error", e.type)
     assert.matches("%d+ bytes used but tiles only have 638976 bytes of memory", e.message)
     assert.matches("w%d", e.message)
-    assert.matches("This may help: ", e.message)
+    assert.matches("Simulated remedies:\n  ", e.message)
   end)
 
   it("is only reported when that is allowed", function()

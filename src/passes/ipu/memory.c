@@ -165,33 +165,6 @@ static LpStatus one_ipu(Memory *x)
 }
 
 /* ---- does it fit? -------------------------------------------------------- */
-/* What may help against the kind that takes most. */
-static LpIpuAdvice advice(const LpIpuPlan *p, const LpIpuMemory *m)
-{
-    int most = 0;
-    for (int k = 1; k < LP_N_MEM; k++)
-        if (m->bytes[k] > m->bytes[most])
-            most = k;
-    switch (most) {
-    case LP_MEM_TEMPORARY:
-        return (LpIpuAdvice){
-            "temporary", "a smaller proportion of memory, or half partials"};
-    case LP_MEM_OPTIMIZER:
-        return (LpIpuAdvice){"optimizer_state", "optimizer state off chip, or "
-                                                "sharded over the replicas"};
-    case LP_MEM_ACCUMULATOR:
-        return (LpIpuAdvice){"accumulators",
-                             "accumulators off chip, or half accumulators"};
-    case LP_MEM_STASH:
-        return (LpIpuAdvice){"stash", "recomputation checkpoints at smaller "
-                                      "tensors, or more IPUs"};
-    case LP_MEM_ACTIVATION:
-        return p->strategy->less_activations;
-    default:
-        return (LpIpuAdvice){"weights", "more IPUs, or weights off chip"};
-    }
-}
-
 static int first_tile(const LpIpuPlan *p, int c)
 {
     return (c * lp_ipu_tiles(p) + LP_TILE_CLASSES - 1) / LP_TILE_CLASSES;
@@ -255,15 +228,13 @@ static LpStatus out_of_memory(const LpIpuPlan *p, int ipu)
                                    at ? ", " : "", i);
     fullest(p, m, tiles, sizeof tiles);
     largest(m, big, sizeof big);
-    LpIpuAdvice help = advice(p, m);
-    return lp_fail_hint(
-        p->err, LP_E_IPU_MEMORY, help.hint,
+    return lp_fail(
+        p->err, LP_E_IPU_MEMORY,
         "Memory allocation error : Out of memory on tile %d of IPU %d (stage "
         "%s): %" PRId64 " bytes used but tiles only have %" PRId64 " bytes of "
-        "memory. Fullest tiles: %s. Biggest over the IPU: %s. This may help: "
-        "%s",
+        "memory. Fullest tiles: %s. Biggest over the IPU: %s",
         m->max_tile_nr, ipu, stages, m->max_tile_gaps, p->o.chip->tile_bytes,
-        tiles, big, help.text);
+        tiles, big);
 }
 
 LpStatus lp_ipu_memory(LpIpuPlan *p)

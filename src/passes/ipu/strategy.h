@@ -22,11 +22,6 @@ typedef struct LpBlockLocation {
     int stage, ipu, phase;
 } LpBlockLocation;
 
-/* What a user may do: the hint of the error, and its end in words. */
-typedef struct LpIpuAdvice {
-    const char *hint, *text;
-} LpIpuAdvice;
-
 struct LpStrategyOps {
     const char *name;
     const LpStrategyOps *alone; /* how a model of one stage runs [like this] */
@@ -34,7 +29,6 @@ struct LpStrategyOps {
     bool at_once;   /* runs of a row work on different micro-batches: what they
                        send goes and comes between rows */
     bool recompute; /* backward makes activations again unless told not to */
-    LpIpuAdvice less_activations; /* when activations do not fit */
     /* LpStagePass.offset of a stage's run [0] */
     int (*offset)(const LpIpuPlan *, int stage, bool backward);
     /* micro-batches that a stash of the stage keeps [1] */

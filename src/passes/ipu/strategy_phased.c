@@ -93,9 +93,6 @@ static LpStatus check_return(const LpBlockLocation *reader,
 
 #define PHASED                                                                 \
     .by_phase = true, .check_return = check_return,                            \
-    .less_activations = {"activations",                                        \
-                         "a smaller micro-batch with more gradient "           \
-                         "accumulation, or a pipeline (which recomputes)"},    \
     .stash_off_chip = stash_off_chip, .route = route, .stays = stays,          \
     .rows = rows
 

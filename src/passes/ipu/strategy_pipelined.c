@@ -110,19 +110,15 @@ static LpStatus check_batches(const LpIpuPlan *p, LpErr *e)
                         need, parts, of, need, p->micro_batches, first);
 }
 
-const LpStrategyOps lp_strategy_pipelined = {
-    .name = "pipelined",
-    .alone = &lp_strategy_sharded,
-    .at_once = true,
-    .recompute = true,
-    .less_activations = {"pipeline_activations",
-                         "a smaller micro-batch with more gradient "
-                         "accumulation, or more stages"},
-    .offset = offset,
-    .stash_depth = stash_depth,
-    .route = route,
-    .stays = stays,
-    .rows = rows,
-    .check_ipus = check_ipus,
-    .check_return = check_return,
-    .check_batches = check_batches};
+const LpStrategyOps lp_strategy_pipelined = {.name = "pipelined",
+                                             .alone = &lp_strategy_sharded,
+                                             .at_once = true,
+                                             .recompute = true,
+                                             .offset = offset,
+                                             .stash_depth = stash_depth,
+                                             .route = route,
+                                             .stays = stays,
+                                             .rows = rows,
+                                             .check_ipus = check_ipus,
+                                             .check_return = check_return,
+                                             .check_batches = check_batches};

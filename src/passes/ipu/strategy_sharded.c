@@ -16,9 +16,4 @@ static LpStatus rows(const LpIpuPlan *p LP_UNUSED, LpSchedule *s)
     return lp_schedule_turns(s, turn);
 }
 
-const LpStrategyOps lp_strategy_sharded = {
-    .name = "sharded",
-    .less_activations = {"activations",
-                         "a smaller micro-batch with more gradient "
-                         "accumulation, or a pipeline (which recomputes)"},
-    .rows = rows};
+const LpStrategyOps lp_strategy_sharded = {.name = "sharded", .rows = rows};

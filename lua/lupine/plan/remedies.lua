@@ -1,0 +1,295 @@
+--- What would make a program fit that is too large for its tiles: each remedy is simulated
+--- on the complete step, and the error says of each how much less the fullest tile needs,
+--- whether the program fits then and how fast it is, and how a front end's option is spelled
+--- (lua/lupine/base/advice.lua). Where none is enough alone, several together are tried, from
+--- those that cost least time on the device to those that cost most.
+local check = require("lupine.base.check")
+local class = require("lupine.base.class")
+local errors = require("lupine.base.errors")
+local memory = require("lupine.report.memory")
+local variants = require("lupine.plan.variants")
+
+local M = {}
+
+-- Simulations for each number of IPUs: of an error is expected that it comes soon.
+local TRIES, MOST_IPUS = 24, 64
+
+-- What is less of the fullest tile is no remedy.
+local LEAST = 1 / 200
+
+local function moved(kind)
+  return function(system)
+    local there = system[kind]
+    if there and there.on_chip == false then
+      return nil
+    end
+    variants.place(system, kind, false)
+    return {}
+  end
+end
+
+local function proportion(value)
+  return function(system, figures)
+    return variants.proportion(system, figures, function(given)
+      return math.min(given, value)
+    end)
+  end
+end
+
+-- Changes of options, the cheapest first; of several values of one the first that fits, or
+-- that gives most. `hint` is the name by which front ends spell it.
+local REMEDIES = {
+  { hint = "partials", text = "half partials", function(system)
+    local other = system.partials ~= "half"
+    system.partials = "half"
+    return other and {} or nil
+  end },
+  { hint = "proportion", text = "a smaller proportion of memory", proportion(0.4),
+    proportion(0.2), proportion(0.1), proportion(0.05) },
+  { hint = "recompute", text = "activations computed again", function(system, figures)
+    local other = figures.training and system.recompute ~= "all"
+    system.recompute = "all"
+    return other and {} or nil
+  end },
+  { hint = "pipeline", text = "a pipeline, which computes activations again",
+    function(system, figures)
+      local other = not variants.is_pipelined(system) and figures.ipus > 1
+      system.strategy, system.liveness, system.separate_backward = "pipelined", 0, false
+      return other and {} or nil
+    end },
+  { hint = "optimizer", text = "optimizer state off chip", moved("optimizer") },
+  { hint = "accumulator", text = "accumulators off chip", moved("accumulator") },
+  { hint = "weight", text = "weights off chip", moved("weight") },
+  { hint = "activation", text = "activations off chip", moved("activation") },
+}
+
+---@class lupine.Remedy
+---@field hint string name in front ends' lists
+---@field text string in words
+---@field detail table what its option is set to
+---@field saved integer bytes of the fullest tile
+---@field fits boolean
+---@field share number of the fullest tile, 1: all its memory
+---@field samples_per_second number
+---@field change function? of options, if it is one
+
+local function result(trial, row, figures, detail, change)
+  return { hint = row.hint, text = row.text, detail = detail, change = change,
+    saved = variants.fullest(trial.base) - variants.fullest(figures),
+    fits = variants.fits(figures), share = memory.fullest(figures),
+    samples_per_second = figures.samples_per_second }
+end
+
+local function of_options(trial, row)
+  local best
+  for _, change in ipairs(row) do
+    local figures, details = trial:figures({ change })
+    local got = figures and result(trial, row, figures, details[1], change)
+    if got and (not best or got.saved > best.saved) then
+      best = got
+    end
+    if best and best.fits then
+      break
+    end
+  end
+  return best
+end
+
+-- Micro-batches of fewer rows and as many more of them: other shapes, which the front end
+-- traces. Halved until the program fits or the rows cannot be halved.
+local SHARES = { [2] = "half", [4] = "a quarter", [8] = "an eighth" }
+
+local function of_smaller(trial, smaller)
+  local best
+  for _, factor in ipairs({ 2, 4, 8 }) do
+    local ok, step, system, accumulation = errors.try(smaller, factor)
+    local planned, other = errors.try(variants.Trial, ok and step or trial.step, system)
+    if not ok or not planned then
+      break
+    end
+    best = result(trial, { hint = "micro_batch", text = ("%s of the rows in a micro-batch")
+      :format(SHARES[factor]) }, other.base,
+      { accumulation = accumulation })
+    if best.fits then
+      break
+    end
+  end
+  return best
+end
+
+-- Other cuts into as many stages.
+local function of_cuts(trial)
+  local figures, detail
+  if trial.base.ipus > 1 then
+    figures, detail = trial:cut(trial.base.ipus, TRIES)
+  end
+  return figures and result(trial, { hint = "cuts", text = "other cuts" }, figures, detail) or nil
+end
+
+-- The fewest more IPUs, a power of two, on which the program fits, else the most that its
+-- modules can be cut for.
+local function of_ipus(trial, options)
+  local ipus, best = 2, nil
+  while ipus <= MOST_IPUS and not (best and best.fits) do
+    if ipus > trial.base.ipus then
+      local figures, detail = trial:cut(ipus, TRIES, options)
+      if not figures then
+        break
+      end
+      best = result(trial, { hint = "ipus", text = check.count(ipus, "IPU") }, figures, detail)
+    end
+    ipus = ipus * 2
+  end
+  return best
+end
+
+-- With all of these options more IPUs may do: a remedy with `all`.
+local function with_ipus(trial, used)
+  local system = class.copy(trial.system)
+  for _, r in ipairs(used) do
+    r.change(system, trial.base)
+  end
+  local best = of_ipus(trial, system)
+  if best and best.fits then
+    local all = table.move(used, 1, #used, 1, {})
+    all[#all + 1] = class.copy(best)
+    best.all = all
+    return best
+  end
+  return nil
+end
+
+-- Those of options that fit together, none of which can be left out: a remedy with `all`.
+local function together(trial, found)
+  local used = {}
+  local function tried(list)
+    local changes = {}
+    for i, r in ipairs(list) do
+      changes[i] = r.change
+    end
+    local figures = trial:figures(changes)
+    return figures and variants.fits(figures) and figures
+  end
+  local figures
+  for _, r in ipairs(found) do
+    if not figures and r.change then
+      used[#used + 1] = r
+      figures = #used > 1 and tried(used)
+    end
+  end
+  local i = 1
+  while figures and i <= #used do
+    local fewer = table.move(used, 1, #used, 1, {})
+    table.remove(fewer, i)
+    local less = tried(fewer)
+    if less then
+      used, figures = fewer, less
+    else
+      i = i + 1
+    end
+  end
+  local all = figures and result(trial, { text = "together" }, figures)
+  if all then
+    all.all = used
+  end
+  return all or with_ipus(trial, used)
+end
+
+--- What helps, in order: what fits, the fastest first; the rest by what it saves.
+---@param step lupine.Step complete
+---@param system? table core.plan's options
+---@param smaller? fun(factor: integer): lupine.Step, table, integer the step of micro-batches
+---  with a factor fewer rows, its options and how many there are of an update
+---@param placement? table core.plan's
+---@return lupine.Remedy[]
+function M.remedies(step, system, smaller, placement)
+  local trial, found = variants.Trial(step, system, placement), {}
+  for _, row in ipairs(REMEDIES) do
+    found[#found + 1] = of_options(trial, row)
+  end
+  local options = table.move(found, 1, #found, 1, {})
+  if smaller then
+    found[#found + 1] = of_smaller(trial, smaller)
+  end
+  found[#found + 1] = of_cuts(trial)
+  found[#found + 1] = of_ipus(trial)
+  local useful, fits = {}, false
+  for _, r in ipairs(found) do
+    useful[#useful + 1] = (r.fits or r.saved > LEAST * variants.fullest(trial.base)) and r or nil
+    fits = fits or r.fits
+  end
+  table.sort(useful, function(a, b)
+    if a.fits ~= b.fits then
+      return a.fits
+    elseif a.fits and a.samples_per_second ~= b.samples_per_second then
+      return a.samples_per_second > b.samples_per_second
+    end
+    return a.saved > b.saved or a.saved == b.saved and a.hint < b.hint
+  end)
+  useful[#useful + 1] = not fits and together(trial, options) or nil
+  return useful
+end
+
+-- ---- as text --------------------------------------------------------------------------
+
+local function name_of(remedy)
+  if not remedy.all then
+    return remedy.text
+  end
+  local out = {}
+  for i, r in ipairs(remedy.all) do
+    out[i] = r.text
+  end
+  return "together: " .. table.concat(out, ", ")
+end
+
+local function spelled(remedy, words)
+  local list = remedy.all or { remedy }
+  local out = {}
+  for _, r in ipairs(list) do
+    local word = words and words[r.hint]
+    out[#out + 1] = type(word) == "function" and word(r.detail) or word
+  end
+  return #out > 0 and "; " .. table.concat(out, ", ") or ""
+end
+
+--- The remedies, a line each.
+---@param remedies lupine.Remedy[]
+---@param words? table<string, string|fun(detail: table): string> how a front end spells them
+---@return string
+function M.text(remedies, words)
+  if #remedies == 0 then
+    return "None of the remedies that can be simulated makes the fullest tile smaller"
+  end
+  local out, fits = { "Simulated remedies:" }, false
+  for _, r in ipairs(remedies) do
+    fits = fits or r.fits
+    out[#out + 1] = ("  %s: %d bytes less on the fullest tile, %s (%.0f %% of it, "
+      .. "%.4g samples/s)%s"):format(name_of(r), r.saved, r.fits and "fits" or "not enough",
+      100 * r.share, r.samples_per_second, spelled(r, words))
+  end
+  out[#out + 1] = not fits and "  not even all of them together fit on these IPUs" or nil
+  return table.concat(out, "\n")
+end
+
+--- Adds to the error of a tile that overflows what would make the complete step fit.
+---@param e any
+---@param step lupine.Step
+---@param system? table core.plan's options
+---@param smaller? function as for remedies
+---@param placement? table core.plan's
+---@return any e
+function M.explain(e, step, system, smaller, placement)
+  if not errors.Exception:is(e) or e.type ~= "poplar_graph_memory_allocation_error" then
+    return e
+  end
+  local said = e.message
+  e.remedies = M.remedies(step, system, smaller, placement)
+  function e.spell(words)
+    e.message = ("%s.\n%s"):format(said, M.text(e.remedies, words))
+  end
+  e.spell()
+  return e
+end
+
+return M

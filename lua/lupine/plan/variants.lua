@@ -1,0 +1,159 @@
+--- What can be changed about a complete step that the simulated system runs, and what that
+--- gives: for the planner, for the error of a program that does not fit and for what a
+--- report says would make it faster. Nothing is traced again and no value changes.
+---
+--- A change is a function of the options of core.plan (a copy, which it changes) and the
+--- figures without it. It gives its details, which front ends spell as their option, or nil
+--- where there is nothing to change.
+local class = require("lupine.base.class")
+local core = require("lupine.core")
+local errors = require("lupine.base.errors")
+local memory = require("lupine.report.memory")
+
+local M = {}
+
+--- Kinds of tensors that have a location, in the order of what moving them costs.
+M.LOCATIONS = { "optimizer", "accumulator", "weight", "activation" }
+
+--- Tensors of a kind are in streaming memory, or on the chip.
+---@param system table options of core.plan
+---@param kind string
+---@param on_chip boolean
+function M.place(system, kind, on_chip)
+  system[kind] = class.copy(system[kind] or {})
+  system[kind].on_chip = on_chip
+end
+
+-- PopLibs' default, where options name none.
+local PROPORTION = 0.6
+
+--- The proportion of memory of each IPU.
+---@param system table
+---@param figures table
+---@return table<integer, number>
+function M.proportions(system, figures)
+  local given, out = system.proportion, {}
+  for ipu = 0, figures.ipus - 1 do
+    out[ipu] = type(given) == "table" and given[ipu] or type(given) == "number" and given
+      or PROPORTION
+  end
+  return out
+end
+
+--- How a change with another proportion on every IPU reads; nil if that changes nothing.
+---@param system table
+---@param figures table
+---@param pick fun(given: number): number
+---@return {proportion: table<integer, number>}? detail
+function M.proportion(system, figures, pick)
+  local changed
+  local values = M.proportions(system, figures)
+  for ipu, given in pairs(values) do
+    values[ipu] = pick(given)
+    changed = changed or values[ipu] ~= given
+  end
+  system.proportion = values
+  return changed and { proportion = values } or nil
+end
+
+--- Whether cuts of the modules can take the place of the program's.
+---@param system table
+---@return boolean
+function M.is_pipelined(system)
+  return (system.strategy or "pipelined") == "pipelined"
+end
+
+--- What variants of one step give, each simulated once.
+---@class lupine.plan.Trial
+---@field step lupine.Step complete
+---@field system table options of core.plan; tiles may overflow
+---@field base table figures without a change
+---@field tried integer
+local Trial = class.new("Trial")
+
+---@param step lupine.Step
+---@param system? table
+---@param placement? table
+function Trial:init(step, system, placement)
+  self.step, self.system, self.tried = step, class.copy(system or {}), 0
+  self.system.allow_out_of_memory = true
+  self._placement = placement
+  self.base = core.plan(step, self.system, placement):report()
+end
+
+--- The figures with these changes and what they are in detail; nil if there is nothing to
+--- change or the strategy refuses it.
+---@param changes (fun(system: table, figures: table): table?)[]
+---@return table? figures
+---@return table[]? details
+function Trial:figures(changes)
+  local system, details = class.copy(self.system), {}
+  for i, change in ipairs(changes) do
+    details[i] = change(system, self.base)
+    if not details[i] then
+      return nil
+    end
+  end
+  self.tried = self.tried + 1
+  local ok, plan = errors.try(core.plan, self.step, system, self._placement)
+  return ok and plan:report() or nil, details
+end
+
+--- The best cuts of the step's modules into so many stages: figures, details. nil where the
+--- program is no pipeline or its modules have too few places.
+---@param stages integer
+---@param tries integer
+---@param options? table of core.plan, in place of the step's
+---@return table? figures
+---@return {cuts: string[], ipus: integer, accumulation: integer?}? detail
+function Trial:cut(stages, tries, options)
+  if not M.is_pipelined(self.system) then
+    return nil
+  end
+  local cuts = require("lupine.plan.cuts")
+  local system = options or self.system
+  local least = self.base.training and 2 * stages - 1 or stages
+  local changes = { accumulation = self.base.training and self.base.micro_batches < least and least
+    or system.accumulation, key = "" }
+  local ok, figures, names = errors.try(function()
+    local c = cuts.Cuts(self.step, system)
+    local found = c:search(stages, changes, tries)
+    self.tried = self.tried + c.tried
+    return found, c.names
+  end)
+  if not ok then
+    return nil
+  end
+  local detail = { cuts = {}, ipus = stages, accumulation = changes.accumulation }
+  for i, at in ipairs(figures.cuts) do
+    detail.cuts[i] = names[at]
+  end
+  return figures, detail
+end
+
+M.Trial = Trial
+
+--- Whether all tiles of all IPUs have enough memory.
+---@param figures table
+---@return boolean
+function M.fits(figures)
+  for _, m in memory.each(figures) do
+    if not m.fits then
+      return false
+    end
+  end
+  return true
+end
+
+--- Bytes of the fullest tile, with gaps.
+---@param figures table
+---@return integer
+function M.fullest(figures)
+  local most = 0
+  for _, m in memory.each(figures) do
+    most = math.max(most, m.max_tile_including_gaps)
+  end
+  return most
+end
+
+return M
