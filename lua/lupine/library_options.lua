@@ -53,6 +53,21 @@ local function fits(kind, text)
     or type(kind) == "table" and tables.set(kind)[text]
 end
 
+-- PopLibs' name of the option, and the one that PopTorch writes.
+local DITHERING = { "enableConvDithering", "enableConvolutionDithering" }
+
+--- Whether convolutionOptions ask for dithering.
+---@param given table<string, any>
+---@return boolean
+function M.dithers(given)
+  for _, name in ipairs(DITHERING) do
+    if tostring(given[name]) == "true" then
+      return true
+    end
+  end
+  return false
+end
+
 --- The first name of a library's options that it does not have, and what it has.
 ---@param library string "convolutionOptions", …
 ---@param given table<string, any>

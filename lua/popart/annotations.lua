@@ -7,6 +7,7 @@ local NAMES = require("lupine.onnx.annotation_names")
 local core = require("lupine.core")
 local enums = require("popart.enums")
 local errors = require("popart.errors")
+local library_options = require("lupine.library_options")
 local multi_conv = require("lupine.multi_conv")
 local proto = require("lupine.onnx.proto")
 local splitting = require("popart.splitting")
@@ -201,16 +202,28 @@ end
 -- computes each of them.
 local PRODUCTS = { Conv = "convolutionOptions", ConvTranspose = "convolutionOptions",
   MultiConv = "convolutionOptions", MatMul = "matmulOptions" }
+local CONVS = tables.set("Conv ConvTranspose MultiConv")
 local OWN_PARTIALS = { Conv = true, MultiConv = true, MatMul = true }
 
--- The type of partial results and the share of a tile's memory that a library's options ask
--- for; nil: nothing is asked. Of convolutions, partialsTypeMatMuls says nothing.
+-- The type of partial results, the share of a tile's memory and the dithering that a
+-- library's options ask for; nil: nothing is asked. Of convolutions, partialsTypeMatMuls says
+-- nothing.
 local function asked(o, library)
   local of = o[library]
   local partials = library == "convolutionOptions" and (of.partialsType
     or o.partialsTypeMatMuls:lower() == "half" and "float") or nil
   return partials and { partials }, of.availableMemoryProportion
-    and { tonumber(of.availableMemoryProportion) }
+    and { tonumber(of.availableMemoryProportion) },
+    library == "convolutionOptions" and library_options.dithers(of) and { true } or nil
+end
+
+-- Whether a node's convolutions dither; nil: the library's options say it.
+local function dithering_of(plan)
+  local found, list = proto.find(plan.node, NAMES.dithering), {}
+  for i, on in ipairs(found and (found.i and { found.i } or found.ints) or {}) do
+    list[i] = on ~= 0
+  end
+  return list[1] ~= nil and list or nil
 end
 
 -- What lupine.multi_conv is told of a node's products; nil: nothing. What a MultiConv does
@@ -221,8 +234,9 @@ local function products(plan, o)
     return nil
   end
   local own = proto.find(plan.node, NAMES.availableMemory)
-  local partials, proportions = asked(o, library)
+  local partials, proportions, dithering = asked(o, library)
   local s = { plan = "alone", reserved = 0, back_off = 0,
+    dithering = CONVS[plan.op] and dithering_of(plan) or dithering,
     partials = OWN_PARTIALS[plan.op] and partials_of(plan) or partials }
   if plan.op == "MultiConv" then
     s.plan, s.reserved, s.back_off = a.planType or "parallel", a.perConvReservedTiles or 50,
@@ -231,7 +245,7 @@ local function products(plan, o)
     return s
   end
   s.proportions = not own and proportions or nil -- its own one is a mark of its value
-  return (s.partials or s.proportions) and s or nil
+  return (s.partials or s.proportions or s.dithering) and s or nil
 end
 
 --- What a trace of a model marks, in the graphs within as in the main one; products are in
@@ -257,8 +271,6 @@ end
 -- Attributes that are read nowhere: the method that sets each, and why.
 local IDLE = {
   [NAMES.schedulePriority] = { "Builder:schedulePriority", "the order of work here is fixed" },
-  [NAMES.dithering] = { "Builder:setEnableConvDithering",
-    "the simulated tiles of a convolution are all alike" },
   [NAMES.excludePatterns] = { "Builder:excludePatterns", "the passes over the graph are fixed" },
   [NAMES.inplaceNames] = { "Builder:setInplacePreferences",
     "memory is shared wherever it can be" },
@@ -278,8 +290,9 @@ local function idle_attribute(plan, attribute, repeated)
   elseif attribute.name == NAMES.recomputeOutput and KEEPS[attribute.i] and repeated then
     return { "Builder:recomputeOutput in the body of " .. repeated, "nothing in it is kept: its "
       .. "gradient computes it again from what it began with" }
-  elseif attribute.name == NAMES.dithering and attribute.i == 0 then
-    return nil -- as it is without
+  elseif attribute.name == NAMES.dithering and not CONVS[plan.op] and attribute.i ~= 0 then
+    return { "Builder:setEnableConvDithering of " .. plan.op, "only Conv, ConvTranspose and "
+      .. "MultiConv are laid out as convolutions" }
   end
   return IDLE[attribute.name]
 end

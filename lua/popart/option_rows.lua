@@ -207,7 +207,7 @@ local rows = {
     no_effect = "int64 and float64 become int32 and float32 always" },
   { "convolutionOptions", "m", {}, "Options of convolutions.", of = "string", poptorch = "read",
     effect = "partialsType: as partialsTypeMatMuls; availableMemoryProportion: the simulated "
-      .. "cost of convolutions." },
+      .. "cost of convolutions; enableConvDithering: from which tiles they are laid out." },
   { "lstmOptions", "m", {}, "Options of LSTMs.", of = "string", poptorch = "read",
     no_effect = LIBRARY },
   { "matmulOptions", "m", {}, "Options of products.", of = "string", poptorch = "read",

@@ -304,7 +304,8 @@ end
 -- ---- what was set and changes nothing ---------------------------------------------------
 
 -- Options of libraries that the cost of products follows from.
-local COUNTED = { convolutionOptions = tables.set("partialsType availableMemoryProportion"),
+local COUNTED = { convolutionOptions = tables.set(
+  "partialsType availableMemoryProportion enableConvDithering enableConvolutionDithering"),
   matmulOptions = tables.set("availableMemoryProportion") }
 local BY_NODE = "SessionOptions.partialsTypeMatMuls and Builder:setPartialsType say it"
 

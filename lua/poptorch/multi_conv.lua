@@ -35,7 +35,8 @@ local MultiConv = class.new("MultiConv")
 local function tell(self)
   if self._tracer and self._tracer == blocks.tracer then
     blocks.tracer.set_multi_conv({ plan = PLAN[self._plan_type], reserved = self._reserved,
-      back_off = self._back_off, proportions = self._proportions, partials = self._partials })
+      back_off = self._back_off, proportions = self._proportions, partials = self._partials,
+      dithering = self._dithering })
   end
   return self
 end
@@ -139,8 +140,7 @@ function MultiConv:partialsTypes(...)
   return tell(self)
 end
 
---- Shifts where convolutions begin on the tiles; without effect on the simulated
---- device, as the report says.
+--- Convolutions begin at tiles drawn from their shapes, not all at the first (docs/simulation.md).
 --- error: ValueError for anything but bools
 ---@param ... any value (boolean|boolean[]|nil one for all or one each)
 ---@return poptorch.MultiConv self
@@ -151,7 +151,7 @@ function MultiConv:enableConvDithering(...)
     "ValueError", "a bool", function(x)
       return type(x) == "boolean"
     end) or nil
-  return self
+  return tell(self)
 end
 
 --- Side by side (Parallel, the default) or one after another (Serial).
@@ -197,22 +197,4 @@ function MultiConv.__tostring(self)
   return ("MultiConv(%s)"):format(tostring(self._plan_type))
 end
 
---- Keeps of a scope's settings what a report has to name.
----@param scope poptorch.MultiConv
----@param traced {dithering: boolean}
-local function look(scope, traced)
-  for _, on in ipairs(scope._dithering or {}) do
-    traced.dithering = traced.dithering or on
-  end
-end
-
---- Notes what settings of a trace's scopes do not change.
----@param traced {dithering: boolean}
----@param note fun(name: string, why: string)
-local function idle(traced, note)
-  if traced.dithering then
-    note("MultiConv.enableConvDithering", "the simulated tiles of a convolution are all alike")
-  end
-end
-
-return { MultiConv = MultiConv, idle = idle, look = look }
+return { MultiConv = MultiConv }

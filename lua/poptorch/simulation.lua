@@ -6,7 +6,6 @@ local Accessor = require("poptorch.data.accessor")
 local engine_options = require("lupine.engine_options")
 local enums = require("poptorch.enums")
 local logging = require("poptorch.logging")
-local multi_conv = require("poptorch.multi_conv")
 local overlap = require("poptorch.overlap")
 local places = require("poptorch.options.places")
 local rules = require("poptorch.options.rules")
@@ -84,14 +83,13 @@ local function without_effect(s, session)
   for _, name in ipairs(GROUPS) do
     note_rows(options[name], name .. ".", program, note)
   end
-  multi_conv.idle(s.traced, note)
   overlap.note(s.traced.overlap, session, note)
   note_attributes(s.traced.attributes, note)
   Accessor._note(note)
   session_options.note(options._Popart._options, { training = s.training,
     engine = rules.engine_options(options), label = "_Popart.set('%s')",
     partials = options.Precision.partials_type,
-    own = { enableConvolutionDithering = "string" } }, note)
+    own = { enableConvolutionDithering = "string", enableConvDithering = "string" } }, note)
   return out
 end
 

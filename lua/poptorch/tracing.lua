@@ -10,7 +10,6 @@ local forward = require("lupine.session.forward")
 local groups = require("poptorch.groups")
 local logging = require("poptorch.logging")
 local memory = require("lupine.session.memory")
-local conv_scopes = require("poptorch.multi_conv")
 local multi_conv = require("lupine.multi_conv")
 local overlap = require("poptorch.overlap")
 local placement = require("poptorch.placement")
@@ -33,12 +32,14 @@ local function starter(from, model)
 end
 
 -- What convolutions outside multi-convolutions have: their library's type of partials, if it
--- is not that of all products.
+-- is not that of all products, and dithering.
 local function conv_settings(options)
   local all = options.Precision.partials_type
   local own = (options._Popart:toDict().convolutionOptions or {}).partialsType or all
-  return own == all and "" or multi_conv.text(-1, { plan = "convolutions", reserved = 0,
-    back_off = 0, partials = { own } })
+  local dithers = options.Training.convolution_dithering
+  return own == all and not dithers and "" or multi_conv.text(-1, { plan = "convolutions",
+    reserved = 0, back_off = 0, partials = own ~= all and { own } or nil,
+    dithering = dithers and { true } or nil })
 end
 
 -- The multi-convolutions of a trace.
@@ -53,12 +54,9 @@ local function convs_of(trace, s)
     set = function(settings)
       trace:origin({ multi_conv = multi_conv.text(number, settings) })
     end,
-    finish = function(scope)
+    finish = function()
       inside = false
       trace:origin({ multi_conv = default })
-      if scope then
-        conv_scopes.look(scope, s.traced)
-      end
       return trace:convolutions(number)
     end,
   }
@@ -314,8 +312,7 @@ local function exclude(trace, options)
 end
 
 --- Runs forward under a trace. What a report says of it beside the step is s.traced:
---- names of attributes, whether multi-convolutions dither, whether casting was
---- asked for, overlaps.
+--- names of attributes, whether casting was asked for, overlaps.
 --- error: poptorch.Error for what the trace or the options refuse
 ---@param s table the executor's state
 ---@param spec table of the arguments, from flatten_call
@@ -329,7 +326,7 @@ function M.trace(s, spec, tensors)
   trace:narrow()
   exclude(trace, s.options)
   s.calls, s.call_owners = {}, {}
-  s.traced = { attributes = {}, dithering = false }
+  s.traced = { attributes = {} }
   local assigner = placement.Assigner(s.options.execution_strategy)
   local stand_ins = {}
   for i, t in ipairs(tensors) do

@@ -130,7 +130,7 @@ return {
       "'executor' is damaged" },
     { "other loops", with("executor", '"replication_factor",1', '"replication_factor","a"'),
       "AssertionError", "replication_factor" },
-    { "other notes", with("executor", '"dithering",false', '"dithering",3'), "ValueError",
+    { "other notes", with("executor", '"casting",false', '"casting",3'), "ValueError",
       "'traced' is damaged" },
     { "notes of no attribute", with("executor", '"attributes",{"map":%[%]}',
       '"attributes",{"list":[1]}'), "ValueError", "'traced' is damaged" },

@@ -134,10 +134,7 @@ describe("a saved training model", function()
       v = poptorch.set_overlap_for_input(v, poptorch.OverlapMode.OverlapAccumulationLoop)
       local _ <close> = poptorch.Attribute({ zeal = { of = "1" }, ardour = { of = "2" } })
       local _ <close> = poptorch.autocast(false)
-      local convs = poptorch.MultiConv():enableConvDithering(true)
-      return convs(function()
-        return self.a(v) + self.b(v)
-      end)
+      return self.a(v) + self.b(v)
     end
     local opts = poptorch.Options():setExecutionStrategy(poptorch.ShardedExecution())
     opts.TensorLocations:numIOTiles(32)
@@ -146,8 +143,8 @@ describe("a saved training model", function()
     first:compileAndExport(path, torch.ones(1, 1, 4, 4))
     local notes = first:report().no_effect
     local text = table.concat(notes, "\n")
-    for _, name in ipairs({ "MultiConv.enableConvDithering", "Attribute(zeal)",
-      "Attribute(ardour)", "set_overlap_for_input", "deterministicWorkers" }) do
+    for _, name in ipairs({ "Attribute(zeal)", "Attribute(ardour)", "set_overlap_for_input",
+      "deterministicWorkers" }) do
       assert.truthy(text:find(name, 1, true), name)
     end
     local second = poptorch.load(path)

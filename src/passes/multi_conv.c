@@ -29,6 +29,7 @@ LpStatus lp_multi_conv_read(const char *text, LpMultiConv *s, LpErr *e)
     s->back_off = strtod(back_off, NULL);
     s->proportions = after_blank(back_off);
     s->partials = after_blank(s->proportions);
+    s->dithering = after_blank(s->partials);
     bool fine =
         s->parallel || s->alone || s->convolutions || begins(plan, "serial ");
     LP_FAIL_IF(!fine || s->reserved < 0 ||
@@ -36,7 +37,7 @@ LpStatus lp_multi_conv_read(const char *text, LpMultiConv *s, LpErr *e)
                e, LP_E_VALUE,
                "multi_conv: expected \"NUMBER "
                "parallel|serial|alone|convolutions RESERVED_TILES BACK_OFF "
-               "PROPORTIONS PARTIALS\", got \"%s\"",
+               "PROPORTIONS PARTIALS DITHERING\", got \"%s\"",
                text);
     return LP_OK;
 }

@@ -1,14 +1,15 @@
 /* Settings of products and convolutions, which stand in the origins of nodes:
- * "NUMBER PLAN RESERVED BACK_OFF PROPORTIONS PARTIALS", where the last two are
- * lists with commas (of one element for all, or "-"). PLAN is
+ * "NUMBER PLAN RESERVED BACK_OFF PROPORTIONS PARTIALS DITHERING", where the
+ * last three are lists with commas (of one element for all, or "-"). PLAN is
  *
  *   parallel, serial  of the convolutions of one multi-convolution and their
  *                     gradients: those with one NUMBER
  *   alone             of a product or convolution in none and its gradients
  *   convolutions      the same, but products have the step's settings
  *
- * for the last two NUMBER is -1. Proportions of memory are the simulated
- * system's (src/passes/ipu/shares.c), partials change values, too. */
+ * for the last two NUMBER is -1. Proportions of memory and dithering (0 or 1)
+ * are the simulated system's (src/passes/ipu/shares.c), partials change values,
+ * too. */
 #ifndef LP_PASSES_MULTI_CONV_H
 #define LP_PASSES_MULTI_CONV_H
 
@@ -18,7 +19,7 @@ typedef struct LpMultiConv {
     bool parallel, alone, convolutions;
     long reserved;
     double back_off;
-    const char *proportions, *partials; /* lists, up to the next blank */
+    const char *proportions, *partials, *dithering; /* lists, to a blank */
 } LpMultiConv;
 
 LpStatus lp_multi_conv_read(const char *text, LpMultiConv *s, LpErr *e);

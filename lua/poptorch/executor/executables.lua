@@ -266,7 +266,7 @@ local function check_structure(file, data, streams)
 end
 
 -- What tracing.lua found for the report's notes, by the kinds of values.
-local TRACED = { attributes = {}, casting = false, dithering = false,
+local TRACED = { attributes = {}, casting = false,
   overlap = { input = { false, false }, output = { false, false } } }
 
 local function fits(value, form)

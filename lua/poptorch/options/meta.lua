@@ -308,7 +308,8 @@ function _TrainingOptions:setAutomaticLossScaling(enabled) end
 
 --- Lays out convolutions from different tiles. Keeps the partials type that setPartialsType
 ---   chose.
---- effect: none: tiles are filled evenly whatever the start tile
+--- effect: Convolutions that do not take all tiles begin at tiles drawn from their shapes: the
+---   memory of the fullest tile.
 --- source: PopTorch 3.x API reference, poptorch.options._TrainingOptions
 ---@param enabled boolean
 ---@return poptorch.options._TrainingOptions

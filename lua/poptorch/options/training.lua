@@ -2,6 +2,7 @@
 --- Source: PopTorch API reference, poptorch.options._TrainingOptions.
 local enums = require("poptorch.enums")
 local Group = require("poptorch.options.group")
+local library_options = require("lupine.library_options")
 
 local R, S = enums.ReductionType, enums.MeanReductionStrategy
 
@@ -48,11 +49,10 @@ return Group.define("_TrainingOptions", {
   {
     name = "setConvolutionDithering", key = "convolution_dithering", params = { "enabled" },
     kind = "bool", default = false, popart = "convolutionOptions", set = set_dithering,
-    from = function(o)
-      return o.enableConvolutionDithering == "true"
-    end,
+    from = library_options.dithers,
     doc = "Lays out convolutions from different tiles. Keeps the partials type that "
       .. "setPartialsType chose.",
-    no_effect = "tiles are filled evenly whatever the start tile",
+    effect = "Convolutions that do not take all tiles begin at tiles drawn from their shapes: "
+      .. "the memory of the fullest tile.",
   },
 })

@@ -95,7 +95,7 @@ describe("options of libraries", function()
   end)
 
   it("are named by the report where nothing follows from them", function()
-    local _, _, notes = cycles({ convolutionOptions = { enableConvDithering = true },
+    local _, _, notes = cycles({ convolutionOptions = { remapOutputTensor = true },
       matmulOptions = { partialsType = "half" }, lstmOptions = { numShards = 2 },
       gclOptions = { maxBytesPerTile = 1000 } })
     local names = {}
@@ -103,7 +103,7 @@ describe("options of libraries", function()
       names[i] = line:match("^(.-): ")
     end
     assert.same({ "SessionOptions.lstmOptions", "SessionOptions.gclOptions",
-      "SessionOptions.convolutionOptions enableConvDithering",
+      "SessionOptions.convolutionOptions remapOutputTensor",
       "SessionOptions.matmulOptions partialsType" }, names)
   end)
 

@@ -120,7 +120,7 @@ static LpStatus cost_node(Costs *c, const Work *w, LpNodeCost *out)
 }
 
 /* ---- kinds of products --------------------------------------------------- */
-static bool rearranges(const LpOp *op)
+bool lp_ipu_rearranges(const LpOp *op)
 {
     return (op->flags & (LP_OPF_VIEW | LP_OPF_MARKER)) != 0 ||
            op->id == LP_OP_cast;
@@ -140,12 +140,12 @@ static void find_weights(Costs *c)
     }
     for (LpNodeId n = 0; n < g->n_node; n++) {
         const LpGraphNode *d = &g->node[n];
-        if (rearranges(d->op) && d->n_in && lp_is_value(d->in[0]))
+        if (lp_ipu_rearranges(d->op) && d->n_in && lp_is_value(d->in[0]))
             c->weight[d->out] = c->weight[d->in[0]];
     }
     for (size_t n = g->n_node; n-- > 0;) {
         const LpGraphNode *d = &g->node[n];
-        bool passes = rearranges(d->op) || d->op->id == LP_OP_add ||
+        bool passes = lp_ipu_rearranges(d->op) || d->op->id == LP_OP_add ||
                       d->op->id == LP_OP_sum;
         for (uint32_t i = 0; passes && c->grad[d->out] && i < d->n_in; i++)
             if (lp_is_value(d->in[i]))

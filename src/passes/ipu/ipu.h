@@ -187,7 +187,20 @@ typedef struct LpShare {
     /* it runs beside a longer one of its multi-convolution, which alone
      * takes time */
     bool beside;
+    bool dithers; /* a convolution: its first tile is drawn (starts.c) */
 } LpShare;
+
+/* Where a tensor that has not all tiles lies (starts.c). */
+typedef enum {
+    LP_START_ANY,  /* small tensors take turns */
+    LP_START_UP,   /* from a tile on */
+    LP_START_DOWN, /* likewise, counted from the last tile downwards */
+} LpStartKind;
+
+typedef struct LpStart {
+    LpStartKind kind;
+    int tile;
+} LpStart;
 
 typedef struct LpNodeCost {
     LpCost cost;
@@ -374,7 +387,8 @@ typedef struct LpIpuPlan {
     LpTransfer *transfer;
     size_t n_transfer, cap_transfer;
 
-    LpShare *share; /* by node of micro */
+    LpShare *share;                 /* by node of micro */
+    LpStart *val_start, *var_start; /* by value of micro, by variable */
     LpNodeCost *cost, *update_cost;
     LpAhead *ahead; /* of streams */
     LpRow *row;
@@ -445,6 +459,8 @@ void *lp_ipu_keep(LpIpuPlan *p, const void *list, size_t n, size_t size);
                    LP_E_MEMORY, "out of memory");                              \
         (x)->list[(x)->n_##list++] = (__VA_ARGS__);                            \
     } while (0)
+/* Do its results have their operand's numbers as they are? */
+bool lp_ipu_rearranges(const LpOp *op);
 /* Tiles of an IPU that compute. */
 int lp_ipu_tiles(const LpIpuPlan *p);
 /* Context of cost functions on one IPU. */

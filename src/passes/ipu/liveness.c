@@ -47,8 +47,13 @@ static LpStatus add_span(Live *l, LpVal v, int var, uint32_t from, uint32_t to)
     const LpVariable *x = v ? NULL : &l->p->step->var[var];
     const LpType *t = v ? lp_graph_type(g, v) : &x->type;
     int64_t n = x && update ? lp_ipu_kept(l->p, x) : lp_numel(t);
+    LpStart at = {LP_START_ANY, 0};
+    if (x)
+        at = l->p->var_start[var];
+    else if (!update)
+        at = l->p->val_start[v];
     LpSpread s = lp_tiles_deal(&l->tiles, l->p->o.chip, n,
-                               (int64_t)lp_dtype_size(t->dtype));
+                               (int64_t)lp_dtype_size(t->dtype), at);
     size_t block = l->n_span;
     LP_IPU_ADD(l, span, l->p->err,
                (Span){.v = v,

@@ -32,10 +32,10 @@ void lp_ipu_note_largest(LpIpuMemory *m, LpLargest b)
 }
 
 static void keep(Memory *x, LpMemKind kind, int64_t n, const LpType *t,
-                 int64_t times, const char *name, const char *scope)
+                 int64_t times, LpStart at, const char *name, const char *scope)
 {
     int64_t size = (int64_t)lp_dtype_size(t->dtype);
-    LpSpread s = lp_tiles_deal(&x->tiles, x->p->o.chip, n, size);
+    LpSpread s = lp_tiles_deal(&x->tiles, x->p->o.chip, n, size, at);
     int64_t before = x->tiles.total;
     lp_tiles_add(&x->tiles, s, times);
     x->m->bytes[kind] += x->tiles.total - before;
@@ -58,8 +58,8 @@ static void variables(Memory *x)
         if (lp_ipu_off_chip(p, v))
             x->m->off_chip += lp_ipu_kept_bytes(p, v);
         else
-            keep(x, kind[v->role], lp_ipu_kept(p, v), &v->type, 1, v->name,
-                 NULL);
+            keep(x, kind[v->role], lp_ipu_kept(p, v), &v->type, 1,
+                 p->var_start[i], v->name, NULL);
     }
 }
 
@@ -76,7 +76,7 @@ static void parts(Memory *x)
             x->m->off_chip += lp_type_bytes(&v->type);
         else
             keep(x, LP_MEM_ACCUMULATOR, lp_numel(&v->type), &v->type, 1,
-                 v->name, NULL);
+                 p->var_start[p->partial[i].var], v->name, NULL);
     }
 }
 
@@ -97,7 +97,7 @@ static void stashes(Memory *x)
             continue; /* part of the liveness */
         LpNodeId n = g->value[s->v].node;
         bool made = n != LP_NO_NODE;
-        keep(x, LP_MEM_STASH, lp_numel(t), t, s->depth,
+        keep(x, LP_MEM_STASH, lp_numel(t), t, s->depth, p->val_start[s->v],
              made ? lp_node_title(&g->node[n])
                   : p->step->var[p->var_of[s->v]].name,
              made ? lp_origin_of(g, n)->scope : NULL);

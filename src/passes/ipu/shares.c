@@ -50,6 +50,7 @@ static LpStatus settle(const LpMultiConv *s, uint32_t k, LpShare *share,
 {
     const char *proportion = lp_multi_conv_element(s->proportions, k);
     const char *partials = lp_multi_conv_element(s->partials, k);
+    share->dithers = *lp_multi_conv_element(s->dithering, k) == '1';
     if (*proportion)
         share->proportion = strtod(proportion, NULL);
     if (*partials)

@@ -6,7 +6,19 @@
  * (PL poputil/TileMapping). */
 #define LEAST_BYTES 128
 
-LpSpread lp_tiles_deal(LpTiles *t, const LpChip *chip, int64_t n, int64_t size)
+static int begin(LpTiles *t, int used, LpStart at)
+{
+    if (at.kind == LP_START_UP)
+        return at.tile % t->n;
+    if (at.kind == LP_START_DOWN)
+        return (2 * t->n - at.tile % t->n - used) % t->n;
+    int start = t->next;
+    t->next = (t->next + used) % t->n;
+    return start;
+}
+
+LpSpread lp_tiles_deal(LpTiles *t, const LpChip *chip, int64_t n, int64_t size,
+                       LpStart at)
 {
     LpSpread s = {0};
     if (n <= 0 || t->n <= 0 || size <= 0)
@@ -20,10 +32,8 @@ LpSpread lp_tiles_deal(LpTiles *t, const LpChip *chip, int64_t n, int64_t size)
     s.used = (int)((n + per - 1) / per);
     s.tile = (per < n ? per : n) * size;
     s.all = n * size;
-    if (s.used < t->n) {
-        s.start = t->next;
-        t->next = (t->next + s.used) % t->n;
-    }
+    if (s.used < t->n)
+        s.start = begin(t, s.used, at);
     return s;
 }
 

@@ -19,8 +19,9 @@ typedef struct LpTiles {
     int64_t total; /* bytes over all tiles */
 } LpTiles;
 
-/* n elements of `size` bytes dealt out evenly; small tensors take turns. */
-LpSpread lp_tiles_deal(LpTiles *t, const LpChip *chip, int64_t n, int64_t size);
+/* n elements of `size` bytes dealt out evenly; small tensors begin at `at`. */
+LpSpread lp_tiles_deal(LpTiles *t, const LpChip *chip, int64_t n, int64_t size,
+                       LpStart at);
 void lp_tiles_add(LpTiles *t, LpSpread s, int64_t times); /* -1: takes away */
 void lp_tiles_add_all(LpTiles *t, int64_t tile_bytes);
 
