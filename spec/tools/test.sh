@@ -25,15 +25,17 @@ host_specs() {
     find spec -name '*_spec.lua' | sort | grep -vxF "$(printf '%s\n' $alone)"
 }
 
-# The core is the same objects in both: what it computes is tested once; so is what
-# specs see of processes that they start, and what takes long (thousands of errors,
-# trainings, sweeps of options).
+# The core and the Lua files are the same in both: what they compute is tested once, and so
+# is what others' tests and rules say of them, what specs see of processes that they start,
+# and what takes long (thousands of errors, trainings, sweeps of options). Stock Lua shows
+# that the packages load and work without the host's program.
 starters='spec.support.(crashes|custom_ops|graphs|probe|processes|program|resumable|runs|trainings)"'
-long='(wrong_calls|dataloader_sizes|option_effects|half_gpt|half_cnn)_spec'
+elsewhere='/(original|conformance|onnx)/'
+long='(wrong_calls|options?_(effects|act)|half_gpt|half_cnn|resume|plan/cuts|tokenizer|random)_spec'
 stock_specs() {
     find spec/lupine spec/poptorch spec/torch spec/docs_spec.lua spec/hard_places_spec.lua \
         spec/torch_scatter_spec.lua -name '*_spec.lua' -exec grep -LE "$starters" {} + |
-        grep -vE "$long" | sort
+        grep -vE "$elsewhere|$long" | sort
 }
 
 # tasks UNDER [EACH] < SPECS: a line of arguments of specs.sh for each process.
