@@ -15,6 +15,16 @@ local PER_PACK = 3
 
 -- ---- attention by one product ------------------------------------------------------
 
+-- What is added to scores, of sequences: [B, 1, 1, L]; of packs, whose tokens have the number
+-- of their sequence and see those of the same, it is made where it is wanted: [B, 1, L, L].
+local function added(seen, dtype)
+  return (1 - seen:to(dtype)) * -10000
+end
+
+local function same_sequence(numbers)
+  return numbers:unsqueeze(2):eq(numbers:unsqueeze(1)):unsqueeze(1)
+end
+
 local Attention = nn.Module:extend("FusedSelfAttention")
 
 function Attention:init(from)
@@ -32,7 +42,8 @@ function Attention:forward(x, mask)
   end
   local parts = qkv:split(h, -1)
   local q, k, v = heads(parts[1]), heads(parts[2]), heads(parts[3])
-  local scores = torch.matmul(q, k:transpose(-1, -2)) * (h // self.heads) ^ -0.5 + mask
+  local scores = torch.matmul(q, k:transpose(-1, -2)) * (h // self.heads) ^ -0.5
+  scores = scores + (mask:dim() == 2 and added(same_sequence(mask), x.dtype) or mask)
   local y = torch.matmul(self.dropout(scores:softmax(-1)), v)
   return y:transpose(1, 2):reshape({ b, l, h })
 end
@@ -57,7 +68,8 @@ local function place_layers(layers, counts)
   end
 end
 
--- Cuts within layers: {IPU, attentions, feed-forward parts} in the order of execution.
+-- Cuts within layers: {IPU, attentions, feed-forward parts} in the order of execution. What
+-- goes to the next IPU is kept without a checkpoint; the last stage has one in each layer more.
 local function place_halves(layers, cuts)
   local att, ffn = {}, {}
   for _, cut in ipairs(cuts) do
@@ -68,8 +80,12 @@ local function place_halves(layers, cuts)
     end
   end
   for i, layer in ipairs(layers) do
-    layer.attention:register_forward_hook(checkpoint)
-    layer.output:register_forward_hook(checkpoint)
+    if att[i] == cuts[#cuts][1] then
+      layer.attention:register_forward_hook(checkpoint)
+    end
+    if i == #layers or ffn[i] == ffn[i + 1] or ffn[i] == att[i + 1] then
+      layer.output:register_forward_hook(checkpoint)
+    end
     poptorch.BeginBlock(layer.attention, "Attention" .. i - 1, { ipu_id = att[i] })
     poptorch.BeginBlock(layer.intermediate, "FeedForward" .. i - 1, { ipu_id = ffn[i] })
   end
@@ -96,37 +112,30 @@ function Bert:init(c)
   poptorch.BeginBlock(self.cls, "Classifier", { ipu_id = 0 })
 end
 
--- What is added to scores, of sequences: [B, L] -> [B, 1, 1, L]; of packs, whose tokens have
--- the number of their sequence: [B, L] -> [B, 1, L, L].
-local function attention_mask(mask, packed, dtype)
-  local seen
-  if packed then
-    seen = mask:unsqueeze(2):eq(mask:unsqueeze(1)):unsqueeze(1)
-  else
-    seen = mask:unsqueeze(1):unsqueeze(1)
-  end
-  return (1 - seen:to(dtype)) * -10000
-end
-
--- The decoder's product in parts, one after another.
-local function scores_of(cls, x, factor)
+-- Of the masked tokens, which a product picks; those of packs stand first and are picked
+-- behind the transform. The decoder's product goes in parts, one after another.
+local function scores_of(cls, x, positions, c)
   local head = cls.predictions
-  x = head.transform(x)
-  if factor == 1 then
+  if c.packed then
+    x = head.transform(x):narrow(1, 0, c.masked)
+  else
+    local hot = F.one_hot(positions, c.length):to(x.dtype):detach()
+    x = head.transform(torch.matmul(hot, x))
+  end
+  if c.serialised == 1 then
     return head.decoder(x)
   end
   return poptorch.serializedMatMul(x, head.decoder.weight:t(),
-    poptorch.MatMulSerializationMode.OutputChannels, factor, true) + head.bias
+    poptorch.MatMulSerializationMode.OutputChannels, c.serialised, true) + head.bias
 end
 
 function Bert:forward(ids, mask, types, places, positions, labels, follows)
-  local c, dtype = self.c, self.cls.predictions.bias.dtype
+  local c = self.c
   local x = self.bert.embeddings(ids, types, c.packed and places or nil)
-  x = self.bert.encoder(x, attention_mask(mask, c.packed, dtype))
+  x = self.bert.encoder(x, c.packed and mask or added(mask:unsqueeze(1):unsqueeze(1), x.dtype))
   local firsts = c.packed and x:narrow(1, c.length - PER_PACK, PER_PACK) or x:narrow(1, 0, 1)
   local pooled = torch.tanh(self.bert.pooler.dense(firsts))
-  local hot = F.one_hot(positions, c.length):to(dtype):detach()
-  local scores = scores_of(self.cls, torch.matmul(hot, x), c.serialised)
+  local scores = scores_of(self.cls, x, positions, c)
   local relation = self.cls.seq_relationship(pooled)
   local words = F.cross_entropy(scores:flatten(0, 1), labels:flatten(), { ignore_index = 0 })
   local order = F.cross_entropy(relation:flatten(0, 1), follows:flatten())
@@ -144,7 +153,8 @@ local function optimizer(model, c)
   return poptorch.optim.LAMB(groups, { lr = 0.006, eps = 1e-6, loss_scaling = 4096,
     bias_correction = not c.without_bias_correction, max_weight_norm = math.huge,
     accum_type = torch.float16,
-    first_order_momentum_accum_type = c.half_momentum and torch.float16 or torch.float32 })
+    first_order_momentum_accum_type = c.half_moments and torch.float16 or torch.float32,
+    second_order_momentum_accum_type = c.half_moments == 2 and torch.float16 or torch.float32 })
 end
 
 --- The model, its optimizer and the inputs of one call.

@@ -125,20 +125,20 @@ static LpCost substitution(const LpCostCtx *x, LpCostType t,
                   div_up(n * n / 2 * lp_cost_type_bytes(t),
                          x->chip->exchange_bytes_cyc),
                   6 * (s->upper ? upper : lower));
-        c.sync_cyc += x->chip->step_cyc;
+        cost_sync(x, &c, 1);
         c.flops = s->count * n * n;
         c.tiles = (int)lp_min(s->count, ctx_tiles(x));
         cost_codelet(&c, LP_CODELET_factor, t);
         return c;
     }
     int64_t row = mul_sat(s->count, k);
-    c = lp_cost_exchange(x, t, row);
+    c = lp_cost_exchange(x, t, row, row);
     for (int64_t i = 1; i < n; i++) {
         LpMatmulShape m = {s->count, 1, i, k};
         lp_cost_add(&c, lp_cost_matmul(x, t, m, LP_PASS_NONE));
         lp_cost_add(&c,
                     lp_cost_elementwise(x, LP_EW_sub, LP_EW_BINARY, t, row));
-        lp_cost_add(&c, lp_cost_exchange(x, t, row));
+        lp_cost_add(&c, lp_cost_exchange(x, t, row, row));
     }
     return c;
 }
@@ -168,9 +168,9 @@ LpCost lp_cost_triangular(const LpCostCtx *x, LpCostType t,
     int64_t b = mul_sat(s->count, mul_sat(s->n, s->k));
     if (a <= 0 || b <= 0)
         return c;
-    c = lp_cost_copy(x, t, a, false); /* the triangle, zeros beside it */
+    c = lp_cost_copy(x, t, a, s->n); /* the triangle, zeros beside it */
     if (!s->unit) {
-        lp_cost_add(&c, lp_cost_exchange(x, t, s->count * s->n));
+        lp_cost_add(&c, lp_cost_exchange(x, t, s->count * s->n, s->n));
         lp_cost_add(
             &c, lp_cost_broadcast(x, LP_EW_div, t, a, s->count * s->n, s->n));
         lp_cost_add(

@@ -68,7 +68,13 @@ void cost_step(const LpCostCtx *x, LpCost *c, int64_t exchange_cyc,
 {
     c->exchange_cyc += exchange_cyc;
     c->compute_cyc += compute_cyc;
-    c->sync_cyc += x->chip->step_cyc;
+    cost_sync(x, c, 1);
+}
+
+void cost_sync(const LpCostCtx *x, LpCost *c, int64_t steps)
+{
+    c->sync_cyc += steps * x->chip->step_cyc;
+    c->steps += steps;
 }
 
 int64_t lp_cost_cyc(const LpCost *c)
@@ -81,6 +87,7 @@ void lp_cost_add(LpCost *c, LpCost next)
     c->compute_cyc += next.compute_cyc;
     c->exchange_cyc += next.exchange_cyc;
     c->sync_cyc += next.sync_cyc;
+    c->steps += next.steps;
     if (!lp_add_i64(c->flops, next.flops, &c->flops))
         c->flops = INT64_MAX;
     /* beside results of both, or before those of one */

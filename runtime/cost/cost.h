@@ -41,6 +41,7 @@ typedef struct LpCost {
     int64_t early_tile_bytes;       /* of that, gone when results appear */
     int64_t temp_all_bytes;         /* of all tiles; 0: of `tiles` such tiles */
     int64_t interleaved_tile_bytes; /* of that, wanted in region 1 */
+    int64_t steps;                  /* of its program, those of a loop once */
     int64_t vertex_bytes;           /* vertex state of a tile */
     int64_t exchange_code_bytes;    /* of a tile */
     int64_t code_bytes;             /* of `codelets`, held by each tile */
@@ -48,7 +49,7 @@ typedef struct LpCost {
     int tiles; /* used by the widest step */
 } LpCost;
 
-/* `next` runs after *c: cycles, flops, vertices and exchange code add, scratch
+/* `next` runs after *c: cycles, flops, steps, vertices and exchange code add, scratch
  * and tiles take the greater, codelets unite. */
 void lp_cost_add(LpCost *c, LpCost next);
 
@@ -132,10 +133,10 @@ LpCost lp_cost_cast(const LpCostCtx *x, LpCostType from, LpCostType to,
                     int64_t n);
 LpCost lp_cost_fill(const LpCostCtx *x, LpCostType t, int64_t n);
 
-/* Rearranges n elements: exchange and a local copy. `transpose` when runs are
- * shorter than a vector, so that the copy goes element by element. */
-LpCost lp_cost_copy(const LpCostCtx *x, LpCostType t, int64_t n,
-                    bool transpose);
+/* Rearranges n elements of which `run` neighbours stay together: exchange and a
+ * local copy, element by element where a run is shorter than a vector; such
+ * elements are sent in groups as long as those of channels. */
+LpCost lp_cost_copy(const LpCostCtx *x, LpCostType t, int64_t n, int64_t run);
 
 /* `count` independent problems of `elems` elements and `macs` multiplications
  * each, which PopLibs has no operation for (factorisations, eigenvalues): each
@@ -224,6 +225,7 @@ typedef struct LpPlan {
                                                        */
     int64_t temp_bytes, bound_bytes;                  /* a tile */
     int64_t exchange_code_bytes, vertex_bytes;        /* a tile */
+    int64_t steps; /* of its program, those of the loop once */
     int64_t flops;
 } LpPlan;
 
@@ -322,8 +324,10 @@ LpCost lp_cost_random(const LpCostCtx *x, LpRndOp op, LpCostType t, int64_t n);
 int64_t lp_exchange_cyc(const LpChip *chip, int64_t in_bytes, int64_t out_bytes,
                         bool pair);
 
-/* One internal exchange of n elements over the tiles, with its sync. */
-LpCost lp_cost_exchange(const LpCostCtx *x, LpCostType t, int64_t n);
+/* One internal exchange of n elements over the tiles, with its sync; `run`
+ * neighbours of the source stay together. */
+LpCost lp_cost_exchange(const LpCostCtx *x, LpCostType t, int64_t n,
+                        int64_t run);
 
 typedef enum {
     LP_COLL_ALL_REDUCE,

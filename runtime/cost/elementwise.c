@@ -164,9 +164,13 @@ LpCost lp_cost_fill(const LpCostCtx *x, LpCostType t, int64_t n)
     return c;
 }
 
-LpCost lp_cost_copy(const LpCostCtx *x, LpCostType t, int64_t n, bool transpose)
+/* Channels that lie together, of half. */
+#define GROUP 16
+
+LpCost lp_cost_copy(const LpCostCtx *x, LpCostType t, int64_t n, int64_t run)
 {
-    LpCost c = lp_cost_exchange(x, t, n);
+    bool transpose = run < vec_elems(x->chip, t) && run < n;
+    LpCost c = lp_cost_exchange(x, t, n, lp_max(run, GROUP));
     if (n <= 0)
         return c;
     LpTileMap m = spread(x, t, n);
@@ -184,7 +188,7 @@ LpCost lp_cost_copy(const LpCostCtx *x, LpCostType t, int64_t n, bool transpose)
 LpCost lp_cost_serial(const LpCostCtx *x, LpCostType t, int64_t count,
                       int64_t elems, int64_t macs)
 {
-    LpCost c = lp_cost_exchange(x, t, mul_sat(count, elems));
+    LpCost c = lp_cost_exchange(x, t, mul_sat(count, elems), elems);
     if (count <= 0 || elems <= 0)
         return c;
     int64_t tiles = lp_min(count, ctx_tiles(x));

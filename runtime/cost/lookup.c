@@ -122,7 +122,7 @@ static LpCost slice_part(const LpCostCtx *x, LpCostType t, Ways w,
     LpCost c = {.temp_tile_bytes = slice_temp(w, p)};
     cost_step(x, &c, div_up(copy - copy / w.count + WORD * p->count, bus),
               slice_vertex(chip, t, p->count, p->elems));
-    c.sync_cyc += chip->step_cyc;
+    cost_sync(x, &c, 1);
     c.exchange_code_bytes = lp_exchange_code_bytes(chip, 1, w.rows);
     if (w.rows == 1)
         return c;
@@ -137,7 +137,7 @@ static LpCost slice_part(const LpCostCtx *x, LpCostType t, Ways w,
     int64_t met = w.rows * p->chosen * p->words * WORD;
     cost_step(x, &c, div_up(met + WORD * p->chosen, bus),
               slice_vertex(chip, t, p->chosen, p->elems));
-    c.sync_cyc += 2 * chip->step_cyc;
+    cost_sync(x, &c, 2);
     c.exchange_code_bytes += lp_exchange_code_bytes(chip, w.rows, w.rows);
     return c;
 }
@@ -153,7 +153,7 @@ static void add_dense(const LpCostCtx *x, LpCostType t, const LpLookup *l,
     lp_cost_add(c, lp_cost_fill(x, LP_COST_FLOAT, n * w.count));
     cost_step(x, c, div_up(mine * w.count * WORD, chip->exchange_bytes_cyc),
               W * (24 + vecs * (6 + w.count)));
-    c->sync_cyc += chip->step_cyc;
+    cost_sync(x, c, 1);
     lp_cost_add(c, lp_cost_cast(x, t, LP_COST_FLOAT, n));
     lp_cost_add(c, lp_cost_scaled_add(x, LP_COST_FLOAT, n, false));
     lp_cost_add(c, lp_cost_cast(x, LP_COST_FLOAT, t, n));
@@ -180,7 +180,7 @@ static LpCost update_part(const LpCostCtx *x, LpCostType t, const LpLookup *l,
     int64_t sent = w.rows > 1 || dense ? p->count * row : 0;
     cost_step(x, &c, div_up(sent + WORD * p->count, bus),
               update_vertex(sums, p->count, p));
-    c.sync_cyc += chip->step_cyc;
+    cost_sync(x, &c, 1);
     c.exchange_code_bytes += lp_exchange_code_bytes(chip, 1, w.rows);
     if (dense)
         add_dense(x, t, l, w, p, &c);

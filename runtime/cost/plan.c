@@ -197,13 +197,17 @@ static void charge(const LpCostCtx *x, LpPlan *p, int64_t exchange,
     p->transform_exchange_cyc += exchange;
     p->transform_cyc += compute;
     p->sync_cyc += sync;
+    p->steps += steps;
     p->total_cyc += exchange + compute + sync;
 }
 
-static int64_t sent_cyc(const LpCostCtx *x, LpCostType t, int64_t n)
+/* Exchange of n elements over the tiles, in blocks of neighbours. */
+static int64_t send(const LpCostCtx *x, LpCostType t, int64_t n, int64_t block,
+                    LpPlan *p)
 {
-    int64_t part = div_up(n, ctx_tiles(x)) * lp_cost_type_bytes(t);
-    return div_up(part, x->chip->exchange_bytes_cyc);
+    int64_t part = div_up(n, ctx_tiles(x)), runs = div_up(part, block);
+    p->exchange_code_bytes += lp_exchange_code_bytes(x->chip, runs, runs);
+    return div_up(part * lp_cost_type_bytes(t), x->chip->exchange_bytes_cyc);
 }
 
 /* Groups whose channels change places: of the source, of the destination. */
@@ -230,7 +234,8 @@ static int64_t regroup(const LpCostCtx *x, LpCostType t, Regroup r)
 /* Sent as blocks to all tiles, transposed there. */
 static void add_regroup(const LpCostCtx *x, LpCostType t, Regroup r, LpPlan *p)
 {
-    charge(x, p, sent_cyc(x, t, r.n), regroup(x, t, r), 1);
+    int64_t block = common(r.from, r.dim) * r.to;
+    charge(x, p, send(x, t, r.n, block, p), regroup(x, t, r), 1);
 }
 
 /* Re-laid copies may be more than the planner bargained for. */
@@ -263,7 +268,7 @@ static void add_transposed(const LpCostCtx *x, LpCostType t, const Layer *l,
            l->weights < l->tiles * b.rows * b.cols)
         b.rows /= 2;
     int64_t blocks = div_up(l->weights, b.rows * b.cols);
-    charge(x, p, p->joint ? 0 : sent_cyc(x, t, l->weights),
+    charge(x, p, p->joint ? 0 : send(x, t, l->weights, b.rows * b.cols, p),
            transpose_cyc(t, div_up(blocks, l->tiles), b), 1);
 }
 
@@ -273,16 +278,17 @@ enum { VIEW_DESTS = 7 };
 static void add_backward_relays(const LpCostCtx *x, LpCostType t,
                                 const Layer *l, LpPlan *p)
 {
+    int64_t block = l->in_group * p->in_group;
     if (l->product) {
         add_transposed(x, t, l, p);
         if (p->split.out * p->split.kernel > VIEW_DESTS)
-            charge(x, p, sent_cyc(x, t, l->weights), 0, 1);
+            charge(x, p, send(x, t, l->weights, block, p), 0, 1);
         return;
     }
     /* the weights: sent as blocks, transposed, sent on */
     add_regroup(x, t, (Regroup){l->weights, l->in, l->in_group, p->in_group},
                 p);
-    charge(x, p, sent_cyc(x, t, l->weights), 0, 1);
+    charge(x, p, send(x, t, l->weights, block, p), 0, 1);
     p->temp_bytes += div_up(l->weights, ctx_tiles(x)) * lp_cost_type_bytes(t);
     note_fit(p);
 }
@@ -301,14 +307,17 @@ static void add_update_relays(const LpCostCtx *x, LpCostType t, const Layer *l,
     add_regroup(x, t, (Regroup){l->inputs, l->in, l->in_group, p->in_group}, p);
     add_regroup(x, t, (Regroup){l->outputs, l->out, l->out_group, p->in_group},
                 p);
-    charge(x, p, sent_cyc(x, t, l->inputs) + sent_cyc(x, t, l->outputs), 0, 3);
+    charge(x, p,
+           send(x, t, l->inputs, l->in_group * p->in_group, p) +
+               send(x, t, l->outputs, l->out_group * p->in_group, p),
+           0, 3);
     if (p->joint)
         return; /* the result lies as the weights do */
     /* the result, before it is added to the weights */
     if (!l->product || p->swapped != l->swapped)
         add_regroup(
             x, t, (Regroup){l->weights, l->out, p->out_group, l->in_group}, p);
-    charge(x, p, sent_cyc(x, t, l->weights), 0, 1);
+    charge(x, p, send(x, t, l->weights, p->out_group * l->in_group, p), 0, 1);
 }
 
 static void add_relays(const LpCostCtx *x, LpCostType t, LpConvPass pass,
@@ -330,6 +339,7 @@ LpCost lp_plan_cost(const LpCostCtx *x, LpCostType t, const LpPlan *p)
     LpCost c = {.exchange_cyc = p->in_cyc + p->weight_cyc + p->partial_cyc +
                                 p->transform_exchange_cyc,
                 .sync_cyc = p->sync_cyc,
+                .steps = p->steps,
                 .flops = p->flops,
                 .temp_tile_bytes = p->temp_bytes,
                 .early_tile_bytes = lp_max(0, p->temp_bytes - p->partial_bytes),
@@ -608,7 +618,8 @@ LpPlan lp_plan_conv(const LpCostCtx *x, LpCostType t, const LpConvShape *s,
     add_relays(x, t, pass, &l, &p);
     bool sparse = s->kernel[1] < s->stride[1] || s->kernel[2] < s->stride[2];
     if (pass == LP_PASS_BWD && sparse && p.flops)
-        charge(x, &p, sent_cyc(x, t, l.inputs), 0, 1); /* among zeros */
+        charge(x, &p, send(x, t, l.inputs, l.in_group, &p), 0,
+               1); /* among zeros */
     plan_cache_add(x->cache, &key, &p);
     return p;
 }

@@ -279,6 +279,16 @@ static void set_splits(const Conv *c, const LpSplit *s, LpPlan *p)
         s->groups * s->batch * s->rows * s->cols * s->in * s->out * s->kernel;
 }
 
+/* Operands lie on the tiles that use them, at least so many bytes together: PL
+ * poplin/Convolution mapActivationsOrWeights. */
+enum { LEAST_INPUT_BYTES = 128, LEAST_WEIGHT_BYTES = 256 };
+
+/* Tiles over which `bytes` that `users` tiles want are spread. */
+static int64_t pieces(int64_t bytes, int64_t users, int64_t least)
+{
+    return lp_min(users, div_up(bytes, least));
+}
+
 bool plan_eval(const LpCostCtx *x, const Conv *c, const LpSplit *s,
                const LpPlan *best, LpPlan *p)
 {
@@ -310,6 +320,7 @@ bool plan_eval(const LpCostCtx *x, const Conv *c, const LpSplit *s,
     p->reduce_cyc *= turns;
     p->transform_cyc *= turns;
     p->transform_exchange_cyc *= turns;
+    p->steps = steps;
     p->sync_cyc = turns * steps * chip->step_cyc;
     p->total_cyc = p->in_cyc + p->weight_cyc + p->partial_cyc + p->tile_cyc +
                    p->reduce_cyc + p->transform_cyc +
@@ -324,8 +335,9 @@ bool plan_eval(const LpCostCtx *x, const Conv *c, const LpSplit *s,
     p->layout_cyc = layout_cyc(x, c, &t, p->tiles);
     if (s->in * s->kernel == 1) /* it counts partials that do not move */
         p->layout_cyc += turns * div_up(p->partial_bytes, bus);
-    p->exchange_code_bytes +=
-        lp_exchange_code_bytes(chip, 2, s->out + field - 2 + 1);
+    int64_t got = pieces(p->input_bytes, s->out, LEAST_INPUT_BYTES) +
+                  pieces(p->weight_bytes, field, LEAST_WEIGHT_BYTES);
+    p->exchange_code_bytes += lp_exchange_code_bytes(chip, 2, got - 1);
     p->vertex_bytes = lp_vertex_bytes(
         t.groups, (int)lp_min(t.in / 16 + t.out / 16 + 2, 4096), 24);
     p->bound_bytes = (int64_t)(x->proportion * (double)chip->tile_bytes);

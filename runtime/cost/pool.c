@@ -121,7 +121,7 @@ static LpCost windows(const LpCostCtx *x, const Windows *w)
         return c;
     Plan p = plan(x, w);
     cost_step(x, &c, div_up(p.bytes, x->chip->exchange_bytes_cyc), p.compute);
-    c.sync_cyc += x->chip->step_cyc;
+    cost_sync(x, &c, 1);
     c.tiles = (int)p.tiles;
     c.flops = mul_sat(n, div_up(w->taps, w->row_step * w->col_step));
     c.temp_tile_bytes = p.bytes;

@@ -92,7 +92,7 @@ static OnTile on_tile(const int64_t *shape, int rank, uint32_t reduced,
 static void add_sets(const LpCostCtx *x, LpCost *c, int64_t exchange, Sets s)
 {
     cost_step(x, c, exchange, s.cyc);
-    c->sync_cyc += (s.n - 1 + (exchange > 0)) * x->chip->step_cyc;
+    cost_sync(x, c, s.n - 1 + (exchange > 0));
     c->vertex_bytes += s.n * lp_vertex_bytes(1, 2, 3);
 }
 

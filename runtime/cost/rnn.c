@@ -174,7 +174,8 @@ LpCost lp_cost_rnn(const LpCostCtx *x, LpCostType t, const LpRnnShape *s,
     count_up(&p);
     p.c = lp_cost_repeat(p.c, s->steps);
     /* the sequence is laid out for the slices */
-    lp_cost_add(&p.c, lp_cost_exchange(x, t, mul_sat(s->steps, p.input)));
+    lp_cost_add(&p.c,
+                lp_cost_exchange(x, t, mul_sat(s->steps, p.input), s->in));
     return p.c;
 }
 
@@ -270,6 +271,6 @@ LpCost lp_cost_rnn_grad(const LpCostCtx *x, LpCostType t, const LpRnnShape *s)
     p.c = lp_cost_repeat(p.c, s->steps);
     int64_t rows[2] = {s->batch, p.width};
     lp_cost_add(&p.c, lp_cost_reduce(x, LP_RED_ADD, t, rows, 2, 1));
-    lp_cost_add(&p.c, lp_cost_copy(x, t, weights, true));
+    lp_cost_add(&p.c, lp_cost_copy(x, t, weights, 1));
     return p.c;
 }

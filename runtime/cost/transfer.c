@@ -14,7 +14,8 @@ int64_t lp_exchange_cyc(const LpChip *chip, int64_t in_bytes, int64_t out_bytes,
     return lp_max(in, div_up(out_bytes, bus));
 }
 
-LpCost lp_cost_exchange(const LpCostCtx *x, LpCostType t, int64_t n)
+LpCost lp_cost_exchange(const LpCostCtx *x, LpCostType t, int64_t n,
+                        int64_t run)
 {
     LpCost c = {0};
     if (n <= 0)
@@ -23,8 +24,7 @@ LpCost lp_cost_exchange(const LpCostCtx *x, LpCostType t, int64_t n)
     cost_step(x, &c,
               lp_exchange_cyc(x->chip, m.tile_bytes, m.tile_bytes, false), 0);
     c.tiles = m.tiles;
-    /* runs of 16 elements, an input channel group */
-    int64_t runs = div_up(m.tile_elems, 16);
+    int64_t runs = div_up(m.tile_elems, lp_max(run, 1));
     c.exchange_code_bytes = lp_exchange_code_bytes(x->chip, runs, runs);
     return c;
 }

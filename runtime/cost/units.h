@@ -47,6 +47,7 @@ void cost_ew_codelet(LpCost *c, LpEwOp op, LpEwForm form, LpCostType t);
 /* Counts one step: its sync, and its compute and exchange cycles. */
 void cost_step(const LpCostCtx *x, LpCost *c, int64_t exchange_cyc,
                int64_t compute_cyc);
+void cost_sync(const LpCostCtx *x, LpCost *c, int64_t steps);
 
 /* --- tile kernels (kernels.c): cycles of one vertex on one tile ----------- */
 

@@ -166,9 +166,14 @@ describe("an operation", function()
 
   it("copies 8 bytes a cycle in order and 1.6 transposed", function()
     local n = 1472 * 4000
-    assert.equal(1000, ask("copy", "ipu2", "half", n, 0).compute_cyc)
+    assert.equal(1000, ask("copy", "ipu2", "half", n, 4).compute_cyc)
     assert.equal(5000, ask("copy", "ipu2", "half", n, 1).compute_cyc)
-    assert.equal(2000, ask("copy", "ipu2", "half", n, 0).exchange_cyc)
+    assert.equal(2000, ask("copy", "ipu2", "half", n, 4).exchange_cyc)
+    -- an instruction where a run is sent, three where it is received; of single elements 16 go
+    -- together
+    for run, messages in pairs({ [1] = 250, [16] = 250, [100] = 40, [4000] = 1, [n] = 1 }) do
+      assert.equal(4 * 4 * messages, ask("copy", "ipu2", "half", n, run).exchange_code_bytes)
+    end
   end)
 
   it("draws random numbers at the generator's rate", function()

@@ -13,15 +13,15 @@ describe("a plan", function()
   end)
 end)
 
-describe("an exchange", function()
+describe("what is sent element by element", function()
   -- data lie in groups of 16 channels, of which each is a message: an
   -- instruction of 4 bytes where it is sent, three where it is received
-  it("is in runs of 16 elements", function()
+  it("goes in runs of 16", function()
     local T = ask("chip", "ipu2").tiles
     for elements, runs in pairs({ [16] = 1, [32] = 2, [48] = 3, [4000] = 250 }) do
       for _, type in ipairs({ "half", "float" }) do
         assert.equal(4 * (runs + 3 * runs),
-          ask("copy", "ipu2", type, T * elements, 0).exchange_code_bytes, type .. elements)
+          ask("copy", "ipu2", type, T * elements, 1).exchange_code_bytes, type .. elements)
       end
     end
   end)

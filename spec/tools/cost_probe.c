@@ -204,7 +204,7 @@ static bool operation(const LpCostCtx *x, const LpSystem *sys, const char *f)
             lp_cost_elementwise(x, LP_EW_add, LP_EW_BINARY, type(3), arg[4]),
             arg[5]));
     else if (!strcmp(f, "copy"))
-        show_cost(lp_cost_copy(x, type(3), arg[4], arg[5] != 0));
+        show_cost(lp_cost_copy(x, type(3), arg[4], arg[5]));
     else if (!strcmp(f, "fill"))
         show_cost(lp_cost_fill(x, type(3), arg[4]));
     else if (!strcmp(f, "broadcast"))

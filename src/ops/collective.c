@@ -183,7 +183,8 @@ static void cost(const LpCostReq *r, LpCost *out)
                                  reduction_of(r->attr) == LP_REDUCE_LOCAL);
     int apart = (int)g.stride * (r->ipus > 0 ? r->ipus : 1);
     if (local)
-        lp_cost_add(out, lp_cost_exchange(&x, type, lp_numel(&r->out[0])));
+        lp_cost_add(out, lp_cost_exchange(&x, type, lp_numel(&r->out[0]),
+                                          lp_numel(&r->out[0])));
     else if (r->system)
         lp_cost_add(out,
                     lp_cost_collective(&x, r->system, kind, type,

@@ -13,6 +13,15 @@ void lp_rule_view(const LpCostReq *r, LpCost *out)
     (void)r, (void)out;
 }
 
+/* Results that surely come from neighbours: rows, of short ones the planes. */
+static int64_t run_of(const LpType *t)
+{
+    int64_t run = 1;
+    for (int i = t->ndim - 1; i >= 0 && run < 16; i--)
+        run *= t->shape[i];
+    return run;
+}
+
 /* Rules of n results of type t. */
 #define RULE(name, cost)                                                       \
     void lp_rule_##name(const LpCostReq *r, LpCost *out)                       \
@@ -22,8 +31,8 @@ void lp_rule_view(const LpCostReq *r, LpCost *out)
         int64_t n = lp_numel(&r->out[0]);                                      \
         lp_cost_add(out, cost);                                                \
     }
-RULE(copy, lp_cost_copy(&x, t, n, false))
-RULE(reverse, lp_cost_copy(&x, t, n, true))
+RULE(copy, lp_cost_copy(&x, t, n, run_of(&r->out[0])))
+RULE(reverse, lp_cost_copy(&x, t, n, 1))
 RULE(fill, lp_cost_fill(&x, t, n))
 RULE(select, lp_cost_elementwise(&x, LP_EW_select, LP_EW_UNARY, t, n))
 
@@ -33,7 +42,7 @@ void lp_rule_embed(const LpCostReq *r, LpCost *out)
     const LpType *part = &r->in[r->n_in - 1];
     lp_rule_fill(r, out);
     lp_cost_add(out, lp_cost_copy(&x, lp_cost_type(part->dtype), lp_numel(part),
-                                  false));
+                                  run_of(part)));
 }
 
 /* A table of t's first dimensions by its last one; `rows` of it wanted. */
@@ -81,11 +90,13 @@ void lp_rule_sort(const LpCostReq *r, LpCost *out)
     int64_t n = t->ndim > 0 ? t->shape[dim] : 1, stages = 0;
     for (int64_t w = 1, k = 1; w < n; w *= 2, k++)
         stages += k;
-    LpCost c = lp_cost_exchange(&x, lp_cost_type(t->dtype), lp_numel(t));
+    LpCost c =
+        lp_cost_exchange(&x, lp_cost_type(t->dtype), lp_numel(t), lp_numel(t));
     lp_cost_add(&c, lp_cost_elementwise(&x, LP_EW_min, LP_EW_BINARY,
                                         lp_cost_type(t->dtype), lp_numel(t)));
     /* the positions move with the values */
-    lp_cost_add(&c, lp_cost_exchange(&x, LP_COST_INT, lp_numel(t)));
+    lp_cost_add(&c,
+                lp_cost_exchange(&x, LP_COST_INT, lp_numel(t), lp_numel(t)));
     lp_cost_add(&c, lp_cost_elementwise(&x, LP_EW_select, LP_EW_BINARY,
                                         LP_COST_INT, lp_numel(t)));
     lp_cost_add(out, lp_cost_repeat(c, stages));

@@ -66,7 +66,7 @@ static void cost(const LpCostReq *r, LpCost *out)
                                         LP_COST_FLOAT, shape[1] * width));
     lp_cost_add(&c, lp_cost_elementwise(&x, LP_EW_log, LP_EW_UNARY,
                                         LP_COST_FLOAT, shape[1] * width));
-    LpCost stage = lp_cost_exchange(&x, LP_COST_FLOAT, n);
+    LpCost stage = lp_cost_exchange(&x, LP_COST_FLOAT, n, n);
     lp_cost_add(&stage, lp_cost_elementwise(&x, LP_EW_min, LP_EW_BINARY,
                                             LP_COST_FLOAT, n));
     int64_t stages = 0;

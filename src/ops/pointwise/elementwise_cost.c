@@ -78,7 +78,7 @@ void lp_rule_pointwise(const LpCostReq *r, LpCost *out)
     LpCostType t = lp_cost_type(r->out[0].dtype);
     if (pw->policy == LP_PW_CAST) {
         LpCostType from = lp_cost_type(r->in[0].dtype);
-        lp_cost_add(out, from == t ? lp_cost_copy(&x, t, n, false)
+        lp_cost_add(out, from == t ? lp_cost_copy(&x, t, n, n)
                                    : lp_cost_cast(&x, from, t, n));
         return;
     }
@@ -192,7 +192,7 @@ void lp_rule_sorted_line(const LpCostReq *r, LpCost *out)
 {
     Line l = line_of(r);
     LpCost c = lp_cost_elementwise(&l.x, LP_EW_max, LP_EW_BINARY, l.t, l.n);
-    lp_cost_add(&c, lp_cost_copy(&l.x, l.t, l.n, false));
+    lp_cost_add(&c, lp_cost_copy(&l.x, l.t, l.n, l.n));
     lp_cost_add(out, lp_cost_repeat(c, l.k * (l.k + 1) / 2));
 }
 
@@ -203,7 +203,7 @@ void lp_rule_running_extreme(const LpCostReq *r, LpCost *out)
     LpCost c = lp_cost_elementwise(&l.x, LP_EW_compare, LP_EW_BINARY, l.t, l.n);
     lp_cost_add(&c, lp_cost_elementwise(&l.x, LP_EW_select, LP_EW_BINARY, l.t,
                                         2 * l.n));
-    lp_cost_add(&c, lp_cost_copy(&l.x, l.t, 2 * l.n, false));
+    lp_cost_add(&c, lp_cost_copy(&l.x, l.t, 2 * l.n, l.n));
     lp_cost_add(out, lp_cost_repeat(c, l.k > 0 ? l.k : 1));
 }
 
@@ -215,7 +215,7 @@ void lp_rule_running_logsum(const LpCostReq *r, LpCost *out)
                 lp_cost_elementwise(&l.x, LP_EW_log, LP_EW_UNARY, l.t, l.n));
     lp_cost_add(
         &c, lp_cost_elementwise(&l.x, LP_EW_add, LP_EW_BINARY, l.t, 2 * l.n));
-    lp_cost_add(&c, lp_cost_copy(&l.x, l.t, l.n, false));
+    lp_cost_add(&c, lp_cost_copy(&l.x, l.t, l.n, l.n));
     lp_cost_add(out, lp_cost_repeat(c, l.k > 0 ? l.k : 1));
 }
 
@@ -223,7 +223,7 @@ static LpCost running_step(const LpCostReq *r, const Line *l)
 {
     LpCost c = lp_cost_elementwise(&l->x, (LpEwOp)r->op->cost_row, LP_EW_BINARY,
                                    l->t, l->n);
-    lp_cost_add(&c, lp_cost_copy(&l->x, l->t, l->n, false));
+    lp_cost_add(&c, lp_cost_copy(&l->x, l->t, l->n, l->n));
     return c;
 }
 
@@ -247,6 +247,6 @@ void lp_rule_recurrence(const LpCostReq *r, LpCost *out)
     LpCost c = lp_cost_elementwise(&l.x, LP_EW_mul, LP_EW_BINARY, l.t, 2 * l.n);
     lp_cost_add(&c,
                 lp_cost_elementwise(&l.x, LP_EW_add, LP_EW_BINARY, l.t, l.n));
-    lp_cost_add(&c, lp_cost_copy(&l.x, l.t, 2 * l.n, false));
+    lp_cost_add(&c, lp_cost_copy(&l.x, l.t, 2 * l.n, l.n));
     lp_cost_add(out, lp_cost_repeat(c, l.k));
 }
