@@ -7,6 +7,7 @@
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
 local core = require("lupine.core")
+local file = require("lupine.report.file")
 local memory = require("lupine.report.memory")
 local tables = require("lupine.base.tables")
 
@@ -15,20 +16,25 @@ local tables = require("lupine.base.tables")
 ---@field no_effect string[] options that change nothing here, and why
 local Report = class.new("Report")
 
--- report -> what was stored of it
-local stored_of = setmetatable({}, { __mode = "k" })
+local function by_report()
+  return setmetatable({}, { __mode = "k" })
+end
+
+-- report -> what was stored of it, the options of its plan, what was found of gains
+local stored_of, how_of, gains_of = by_report(), by_report(), by_report()
 
 ---@param plan userdata?
 ---@param stored? {figures: table, summary: string, schedule: function, plan: function,
 ---  text: string?} in place of the plan: what was said of it before; `schedule` gives the
 ---  figures' part of that name and `plan` makes the plan again, when they are asked for;
----  `text` is the JSON of all of it
-function Report:init(plan, stored)
+---  `text` is the JSON of all of it, `gains` what gains() gives
+---@param how? {system: table?, placement: table?} options of core.plan that the plan is of
+function Report:init(plan, stored, how)
   for k, v in pairs(stored and stored.figures or plan:report()) do
     self[k] = v
   end
   self.plan, self.no_effect = plan, {}
-  stored_of[self] = stored
+  stored_of[self], how_of[self] = stored, how
 end
 
 function Report.__index(self, key)
@@ -76,16 +82,29 @@ function Report:liveness()
   return self.plan:liveness()
 end
 
---- All of it as JSON: {"summary": …, "report": …, "plan": {"nodes": …}, "liveness": …}, the
---- figures in the same names. lupine.report.read gives the report of such a file again.
+--- What would make the program faster, most first: other options and cuts, each simulated
+--- once on its step. Of a file, what was found when it was written.
+---@return lupine.Gain[]
+function Report:gains()
+  if not gains_of[self] then
+    local how = how_of[self]
+    gains_of[self] = (stored_of[self] or {}).gains or how and require("lupine.plan.gains")
+      .of(self.plan:step(), how.system, how.placement) or {}
+  end
+  return gains_of[self]
+end
+
+--- All of it as JSON: {"summary": …, "gains": …, "report": …, "plan": {"nodes": …},
+--- "liveness": …}, the figures in the same names. lupine.report.read gives the report of such
+--- a file again.
 ---@return string
 function Report:json()
   local stored = stored_of[self]
   if stored and stored.text then
     return stored.text
   end
-  return ('{"summary":%s,\n%s'):format(core.json_encode(self:summary()),
-    self.plan:json():sub(2))
+  return ('{"summary":%s,\n"gains":%s,\n%s'):format(core.json_encode(self:summary()),
+    core.json_encode(file.as_json(self:gains())), self.plan:json():sub(2))
 end
 
 --- Writes what json() gives. `lupine report FILE` shows it, as a page or a trace too.
@@ -154,7 +173,7 @@ function M.simulate(step, options, placement)
   if not ok then
     error(require("lupine.plan.remedies").explain(plan, step, options, nil, placement), 0)
   end
-  return Report(plan)
+  return Report(plan, nil, { system = options, placement = placement })
 end
 
 --- What the fields of reports mean: of each its group ("report", "stage", …),
@@ -253,7 +272,7 @@ end
 ---@param path string
 ---@return lupine.Report
 function M.read(path)
-  return require("lupine.report.file").read(path)
+  return file.read(path)
 end
 
 --- Runs a completed step by plain kernels: how.order is "schedule" (the order

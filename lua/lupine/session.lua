@@ -71,22 +71,23 @@ local function compiler(smaller)
   return function(step, compile)
     faults.compiling()
     local plan, program = explained(step, compile.system, smaller, core.compile, step, compile)
-    return program, report.Report(plan)
+    return program, report.Report(plan, nil, { system = compile.system })
   end
 end
 
 -- The report where there are shapes alone.
 local function plan_shapes(step, compile, smaller)
   step:complete(compile)
-  return report.Report(explained(step, compile.system, smaller, core.plan, step, compile.system))
+  local plan = explained(step, compile.system, smaller, core.plan, step, compile.system)
+  return report.Report(plan, nil, { system = compile.system })
 end
 
 -- The program of a complete one, which was stored with its report.
 local function lower_stored(step, compile, spec)
   stored.bind(step, (index(step)), spec)
   local program = core.lower(step, { host = compile.host })
-  return program, spec.changed and report.Report(core.plan(step, compile.system))
-    or stored.report(spec.executable, step, compile.system)
+  return program, spec.changed and report.Report(core.plan(step, compile.system), nil,
+    { system = compile.system }) or stored.report(spec.executable, step, compile.system)
 end
 
 -- What a spec says of the program's surface, with defaults.

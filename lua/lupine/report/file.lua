@@ -2,6 +2,7 @@
 local check = require("lupine.base.check")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local tables = require("lupine.base.tables")
 
 local M = {}
 
@@ -15,6 +16,31 @@ local function plain(value)
     if not is_list or key ~= "n" then
       out[math.tointeger(tonumber(key)) or key] = plain(entry)
     end
+  end
+  return out
+end
+
+--- Lists of plain data as JSON's, also where they are empty; maps by number by texts.
+---@param value any
+---@param field? string whose value it is
+---@return any
+function M.as_json(value, field)
+  if type(value) ~= "table" then
+    return value
+  end
+  local out = {}
+  if field == "memory" then
+    for key, entry in pairs(value) do
+      out[tostring(key)] = M.as_json(entry)
+    end
+    return out
+  end
+  for key, entry in pairs(value) do
+    out[key] = M.as_json(entry, key)
+  end
+  if #value > 0 or next(value) == nil then
+    out.n = #value
+    return tables.array(out)
   end
   return out
 end
@@ -69,6 +95,23 @@ local function loose(figures)
   return nil
 end
 
+local GAIN = { hint = "string", text = "string", saves = "number", share = "number",
+  samples_per_second = "number", fits = "boolean" }
+
+local function gains_fault(gains)
+  if gains ~= nil and type(gains) ~= "table" then
+    return "gains: expected a list"
+  end
+  for i, gain in ipairs(gains or {}) do
+    for key, kind in pairs(GAIN) do
+      if type(gain) ~= "table" or type(gain[key]) ~= kind then
+        return ("gains[%d]: expected %s to be a %s"):format(i, key, kind)
+      end
+    end
+  end
+  return nil
+end
+
 local function fault_of(data)
   local live = type(data) == "table" and data.liveness
   for _, group in ipairs({ "report", "plan" }) do
@@ -81,6 +124,7 @@ local function fault_of(data)
     or report.fault(data.plan, { "nodes" }, "plan")
     or live and (type(live) ~= "table" and "liveness: expected a table"
       or report.fault(live, { "ipus" }, "liveness")) or loose(data.report)
+    or gains_fault(data.gains)
 end
 
 local NAMES = { "profile.json", "report.json" }
@@ -130,6 +174,7 @@ function M.parse(text, path)
   local fault = fault_of(data)
   errors.check(not fault, "ValueError", "%s is no report: %s", path, fault)
   return require("lupine.report").Report(nil, { figures = data.report,
+    gains = data.gains or {}, -- of older files
     summary = type(data.summary) == "string" and data.summary or "", text = text,
     plan = function()
       return plan_of(data)

@@ -1,6 +1,7 @@
 --- What stands out in a report, in words with figures: whether the program fits and what
---- takes the memory, what it waits for, which stage holds the others up. Savings are what
---- the report's own figures say would go if that one thing were not there.
+--- takes the memory, where the time goes, what is waited for, which stage holds the others
+--- up. Savings are simulated (lupine.plan.gains); where nothing has been, they are what the
+--- report's own figures say would go if that one thing were not there.
 local memory = require("lupine.report.memory")
 
 local M = {}
@@ -24,6 +25,24 @@ end
 
 local function add(out, kind, title, text, saves)
   out[#out + 1] = { kind = kind, title = title, text = text, saves = saves }
+end
+
+local function gain_text(gain)
+  return ("Simulated: with %s a sample takes %s less time (%.4g samples/s, the fullest tile %s "
+    .. "full%s)."):format(gain.text, percent(gain.saves), gain.samples_per_second,
+    percent(gain.share), gain.fits and "" or ": it does not fit")
+end
+
+-- What the first of these changes that gains anything gives; else `bound`.
+local function saves(report, hints, bound)
+  for _, hint in ipairs(hints) do
+    for _, gain in ipairs(report:gains()) do
+      if gain.hint == hint then
+        return gain_text(gain)
+      end
+    end
+  end
+  return bound
 end
 
 -- sum of f(row) over all turns of a call, of rows of `kinds` or of all.
@@ -91,6 +110,63 @@ local function of_stage(stage)
   return stage.forward_cycles + stage.backward_cycles
 end
 
+-- What a row's IPUs leave of its computing time, each IPU by itself; what rows take of a
+-- call, by part.
+local PARTS = { { "compute", "computing" }, { "exchange", "exchange between tiles" },
+  { "sync", "waiting for all tiles" }, { "copy", "copies between IPUs" },
+  { "host", "the host" }, { "streaming", "streaming memory" },
+  { "collective", "sums over replicas" } }
+
+local function idle_of(row, n)
+  local busy = 0
+  for _, entry in ipairs(row.entries) do
+    busy = busy + ((entry.kind == "compute" or entry.kind == "update") and entry.cycles or 0)
+  end
+  return math.max(0, n * (row.compute + row.exchange + row.sync) - busy)
+end
+
+local function timeline(out, report)
+  local parts, n = {}, report.ipus
+  for _, part in ipairs(PARTS) do
+    local cycles = over_rows(report, function(row)
+      return row[part[1]]
+    end)
+    if cycles > 0 then
+      parts[#parts + 1] = ("%s %s"):format(part[2], percent(cycles / report.cycles))
+    end
+  end
+  local text = "Of a call: " .. table.concat(parts, ", ") .. "."
+  local edges = { fill = true, flush = true }
+  local idle, bubbles = over_rows(report, function(row)
+    return idle_of(row, n)
+  end), over_rows(report, function(row)
+    return idle_of(row, n)
+  end, edges)
+  if n > 1 then
+    text = ("%s The %d IPUs have nothing to do for %s of their time while the pipeline fills and "
+      .. "empties, for %s while a slower IPU is waited for."):format(text, n,
+      percent(bubbles / (n * report.cycles)), percent((idle - bubbles) / (n * report.cycles)))
+  end
+  add(out, "note", "Where the time goes", text)
+end
+
+-- Changes that save time and belong to nothing that stands out.
+local function faster(out, report)
+  local said, lines = {}, {}
+  for _, insight in ipairs(out) do
+    said[insight.saves or ""] = true
+  end
+  for _, gain in ipairs(report:gains()) do
+    local text = gain_text(gain)
+    if not said[text] then
+      lines[#lines + 1] = text:gsub("^Simulated: w", "W")
+    end
+  end
+  if #lines > 0 then
+    add(out, "note", "What else would make it faster, simulated", table.concat(lines, " "))
+  end
+end
+
 local function balance(out, report)
   local busy, slowest, total, n = {}, 0, 0, 0
   for _, stage in ipairs(report.stages) do
@@ -110,8 +186,8 @@ local function balance(out, report)
   add(out, "warn", ("IPU %d holds the others up"):format(slowest),
     ("Its stages take %d cycles a micro-batch, the mean of %d IPUs is %.0f: the others wait.")
       :format(busy[slowest], n, mean),
-    ("Equal stages would save %s of a call's cycles at most."):format(
-      percent(saved / report.cycles)))
+    saves(report, { "cuts" }, ("Equal stages would save %s of a call's cycles at most."):format(
+      percent(saved / report.cycles))))
 end
 
 -- The steady row's cycles: what one micro-batch more takes.
@@ -137,24 +213,24 @@ local function bubble(out, report)
   add(out, share > 0.3 and "warn" or "note", "The pipeline fills and empties often",
     ("Filling and emptying take %s of a call: %d micro-batches for %d stages."):format(
       percent(share), report.micro_batches, #report.stages),
-    saved and ("Twice the micro-batches an update would take %s of the time of a sample away.")
-      :format(percent(saved)))
+    saves(report, { "accumulation" }, saved and ("Twice the micro-batches an update would take "
+      .. "%s of the time of a sample away."):format(percent(saved))))
 end
 
--- What rows wait for, by the field that has it.
+-- What rows wait for, by the field that has it, and the changes that may help.
 local WAITS = {
   { "host", "The host link is waited for", "inputs and outputs that nothing hides",
-    "I/O tiles, larger device iterations or smaller inputs" },
+    "I/O tiles, larger device iterations or smaller inputs", { "io_tiles", "host" } },
   { "streaming", "Streaming memory is waited for", "loads and stores that nothing hides",
-    "I/O tiles, or fewer tensors off the chip" },
+    "I/O tiles, or fewer tensors off the chip", { "io_tiles", "on_chip" } },
   { "copy", "Copies between IPUs take time", "tensors that go from stage to stage",
-    "cuts where less is handed on" },
+    "cuts where less is handed on", { "cuts" } },
   { "collective", "Replicas wait for one another", "sums over replicas",
-    "more micro-batches an update" },
+    "more micro-batches an update", { "accumulation" } },
   { "sync", "Tiles wait for one another", "syncs around short compute sets",
-    "larger micro-batches" },
+    "larger micro-batches", {} },
   { "exchange", "Exchange between tiles takes time", "operands that are sent to their tiles",
-    "larger micro-batches, or a larger proportion of memory" },
+    "larger micro-batches, or a larger proportion of memory", { "proportion" } },
 }
 
 local function waits(out, report)
@@ -165,7 +241,7 @@ local function waits(out, report)
     if share >= 2 * WORTH then
       add(out, share > 0.3 and "warn" or "note", w[2],
         ("%s of a call: %s. What helps: %s."):format(percent(share), w[3], w[4]),
-        ("At most %s of a call's cycles."):format(percent(share)))
+        saves(report, w[5], ("At most %s of a call's cycles."):format(percent(share))))
     end
   end
 end
@@ -179,7 +255,7 @@ local function recomputation(out, report)
     add(out, "note", "Activations are computed again",
       ("%s of the stages' cycles run forward operators a second time, to save memory."):format(
         percent(again / all)),
-      "Where memory is left, recomputing less saves up to that.")
+      saves(report, { "recompute" }, "Where memory is left, recomputing less saves up to that."))
   end
 end
 
@@ -202,7 +278,8 @@ end
 ---@return lupine.report.insight[]
 function M.of(report)
   local out = {}
-  for _, look in ipairs({ tiles, balance, bubble, waits, recomputation, operators, fits }) do
+  for _, look in ipairs({ tiles, timeline, balance, bubble, waits, recomputation, operators,
+    fits, faster }) do
     look(out, report)
   end
   local rank, at = { bad = 1, warn = 2, note = 3, good = 4 }, {}

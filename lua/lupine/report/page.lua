@@ -4,6 +4,7 @@
 --- below 5 MB.
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local file = require("lupine.report.file")
 local tables = require("lupine.base.tables")
 
 local M = {}
@@ -41,9 +42,9 @@ end
 local here = debug.getinfo(1, "S").source:match("^@(.*)%.lua$") .. "/"
 
 local function text_of(path, advice)
-  local file <close>, why = io.open(path, "rb")
-  errors.check(file, "FileNotFoundError", "%s%s", why, advice or "")
-  return file:read("a")
+  local opened <close>, why = io.open(path, "rb")
+  errors.check(opened, "FileNotFoundError", "%s%s", why, advice or "")
+  return opened:read("a")
 end
 
 -- ---- data ----------------------------------------------------------------------------
@@ -130,28 +131,6 @@ local function liveness_of(report)
   return out
 end
 
--- Lists of plain data as JSON's, also where they are empty; maps by number by texts.
-local function as_json(value, field)
-  if type(value) ~= "table" then
-    return value
-  end
-  local out = {}
-  if field == "memory" then
-    for key, entry in pairs(value) do
-      out[tostring(key)] = as_json(entry)
-    end
-    return out
-  end
-  for key, entry in pairs(value) do
-    out[key] = as_json(entry, key)
-  end
-  if #value > 0 or next(value) == nil then
-    out.n = #value
-    return tables.array(out)
-  end
-  return out
-end
-
 -- The figures; of a schedule with very many entries its first rows.
 local function figures_of(report)
   local figures = report:stored().figures
@@ -162,7 +141,7 @@ local function figures_of(report)
   end
   figures = tables.with(figures, { schedule = table.move(figures.schedule, 1, rows, 1, {}),
     rows_left_out = #figures.schedule - rows })
-  return as_json(figures)
+  return file.as_json(figures)
 end
 
 -- ---- the page ------------------------------------------------------------------------
@@ -176,7 +155,7 @@ function M.text(report, other)
   local advice = " (Debian's package libjs-dygraphs has it)"
   local data = { summary = report:summary(), report = figures_of(report),
     nodes = nodes_of(report), liveness = liveness_of(report),
-    insights = as_json(require("lupine.report.insights").of(report)),
+    insights = file.as_json(require("lupine.report.insights").of(report)),
     other = other and figures_of(other) }
   local line = escaped(tostring(report))
   local style = text_of(DYGRAPHS .. "dygraph.min.css", advice):gsub("/%*#.-%*/", "")

@@ -261,7 +261,7 @@ function M.report(file, step, system)
       local wrong = report.fault(schedule, { "schedule" })
       errors.check(not wrong, "ValueError", "%s: 'schedule' is damaged: %s", file.path, wrong)
       return schedule.schedule
-    end })
+    end }, { system = system })
 end
 
 return M

@@ -90,6 +90,60 @@ describe("insights", function()
     assert.is_nil(found(pipelined(2, {}), "^Streaming memory"))
   end)
 
+  it("say what each change gains, as the program so changed does", function()
+    local o = { width = 512, batch = 64, accumulation = 8 }
+    local r = pipelined(4, o)
+    local function rate(hint)
+      for _, gain in ipairs(r:gains()) do
+        if gain.hint == hint then
+          return gain.samples_per_second, gain
+        end
+      end
+      return nil
+    end
+    assert.equal(pipelined(4, o, { recompute = "none" }).samples_per_second, rate("recompute"))
+    local silent = pipelined(4, o, { synthetic_data = true })
+    assert.equal(silent.samples_per_second, rate("host"))
+    local _, gain = rate("host")
+    assert.near(1 - r.samples_per_second / silent.samples_per_second, gain.saves, 1e-12)
+    assert.is_true(gain.fits)
+    assert.is_nil(rate("on_chip"))
+    local off = { weight = { on_chip = false, min_off_chip = 0 } }
+    local back = pipelined(2, { width = 2048, batch = 16 })
+    r = pipelined(2, { width = 2048, batch = 16 }, off)
+    assert.equal(back.samples_per_second, rate("on_chip"))
+    for i = 2, #r:gains() do
+      assert.is_true(r:gains()[i - 1].saves >= r:gains()[i].saves)
+    end
+  end)
+
+  it("say where the time goes: parts of a call, and what IPUs wait for", function()
+    local r = pipelined(4, { width = 512, batch = 64, accumulation = 8 })
+    local text = found(r, "^Where the time goes$").text
+    local sum = 0
+    for share in text:match("Of a call: (.-)%. The"):gmatch("(%d+%.%d) %%") do
+      sum = sum + tonumber(share)
+    end
+    assert.near(100, sum, 0.5)
+    local busy, all, edge = 0, 0, 0
+    for k, row in ipairs(r.schedule) do
+      local count = 0
+      for _, loop in ipairs(r.sequence) do
+        count = count + (k >= loop.first_row and k < loop.first_row + loop.rows and loop.count or 0)
+      end
+      local here = 0
+      for _, e in ipairs(row.entries) do
+        here = here + ((e.kind == "compute" or e.kind == "update") and e.cycles or 0)
+      end
+      local room = 4 * (row.compute + row.exchange + row.sync)
+      busy, all = busy + here * count, all + room * count
+      edge = edge + ((row.kind == "fill" or row.kind == "flush") and (room - here) * count or 0)
+    end
+    local bubbles, slower = text:match("nothing to do for ([%d.]+) %% .- for ([%d.]+) %%")
+    assert.near(100 * edge / (4 * r.cycles), tonumber(bubbles), 0.051)
+    assert.near(100 * (all - busy - edge) / (4 * r.cycles), tonumber(slower), 0.051)
+  end)
+
   it("name the operator that takes most", function()
     local r = helper.simulate(helper.chain(1, { width = 2048, batch = 512 }))
     assert.equal("mm", r.operators[1].name)
