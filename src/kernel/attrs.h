@@ -248,6 +248,19 @@ enum {
 enum { LP_POOL_SIZE };
 /* resample, resample_backward */
 enum { LP_RESAMPLE_DIM };
+/* grid_sampler, grid_sampler_backward */
+enum {
+    LP_GRID_INTERPOLATION_MODE,
+    LP_GRID_PADDING_MODE,
+    LP_GRID_ALIGN_CORNERS
+};
+/* their values, PyTorch's */
+typedef enum { LP_GRID_BILINEAR, LP_GRID_NEAREST, LP_GRID_BICUBIC } LpGridMode;
+typedef enum {
+    LP_GRID_ZEROS,
+    LP_GRID_BORDER,
+    LP_GRID_REFLECTION
+} LpGridPadding;
 /* native_layer_norm, layer_norm_backward */
 enum { LP_LAYER_NORM_NORMALIZED_SHAPE, LP_LAYER_NORM_EPS };
 /* native_group_norm, group_norm_backward */

@@ -63,7 +63,13 @@ end
 --- error: TypeError for too many, unknown, repeated or missing arguments
 ---@return table list n: how many parameters there are
 function Signature:list(...)
-  local names, values = self.names, check.arguments(self.name, self.names, self.lists, ...)
+  local names, n = self.names, select("#", ...)
+  local values
+  if n <= #names and (n == 0 or type((select(n, ...))) ~= "table") then -- no keywords
+    values = { n = #names, ... }
+  else
+    values = check.arguments(self.name, names, self.lists, ...)
+  end
   for i = 1, #names do
     local value = values[i]
     if value == nil then

@@ -43,8 +43,10 @@ LpPrepare lp_layer_norm_prepare, lp_layer_norm_back_prepare,
 LpPrepare lp_softmax_prepare, lp_log_softmax_prepare, lp_softmax_back_prepare,
     lp_log_softmax_back_prepare;
 
-/* probs, lengths; blank, beam_width, top_paths */
 LpPrepare lp_resample_prepare, lp_resample_back_prepare;
+LpPrepare lp_grid_prepare, lp_grid_back_prepare;
+
+/* probs, lengths; blank, beam_width, top_paths */
 LpPrepare lp_ctc_prepare;
 LpPrepare lp_ctc_loss_prepare, lp_ctc_loss_back_prepare;
 LpPrepare lp_nll_prepare, lp_nll_back_prepare, lp_identity_loss_prepare;

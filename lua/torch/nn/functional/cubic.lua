@@ -1,4 +1,4 @@
---- Weights of cubic convolution, for interpolate and grid_sample.
+--- Weights of cubic convolution, for interpolate.
 ---
 --- source: R. Keys, Cubic Convolution Interpolation for Digital Image
 --- Processing, 1981; a = -0.75 as in PyTorch

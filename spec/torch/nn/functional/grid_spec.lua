@@ -21,6 +21,24 @@ describe("grid_sample", function()
     end
   end)
 
+  it("knows nothing of places that are no numbers, and leaves out what is outside", function()
+    local inf, nan = math.huge, 0 / 0
+    local x = torch.arange(1.0, 10.0):reshape({ 1, 1, 3, 3 })
+    local grid = torch.tensor({ nan, 0, inf, 0, -inf, 0, 1e20, 0 }):reshape({ 1, 1, 4, 2 })
+    for _, c in ipairs({ -- PyTorch 2.15's
+      { "bilinear", "zeros", nan, nan, nan, 0 }, { "bilinear", "border", 4, 6, 4, 6 },
+      { "nearest", "zeros", 0, 0, 0, 0 }, { "nearest", "border", 4, 6, 4, 6 },
+      { "bicubic", "zeros", nan, nan, nan, 0 }, { "bicubic", "border", nan, nan, nan, 6 },
+    }) do
+      local y = F.grid_sample(x, grid, { mode = c[1], padding_mode = c[2] })
+      local want = torch.tensor({ c[3], c[4], c[5], c[6] }, { dtype = torch.float32 })
+      assert.is_true(torch.allclose(y:flatten(), want, 0, 0, true), c[1] .. " " .. c[2])
+    end
+    x[{ 0, 0, 0, 0 }] = nan
+    local y = F.grid_sample(x, torch.tensor({ 0.9, 0.9, 5.0, 5.0 }):reshape({ 1, 1, 2, 2 }))
+    assert.is_true(y:isfinite():all():item())
+  end)
+
   it("sums the taps of narrow types in float32", function()
     local x = torch.linspace(-2, 2, 60):reshape({ 1, 1, 3, 4, 5 }):bfloat16()
     local grid = torch.linspace(-0.9, 0.8, 24):reshape({ 1, 2, 2, 2, 3 }):bfloat16()
