@@ -37,7 +37,13 @@ M.ADVICE = {
 local OFF_CHIP = "SessionOptions.%sTensorLocationSettings.location = "
   .. "popart.TensorLocation(popart.TensorStorage.OffChip)"
 
+-- More cuts than these are not for reading.
+local MOST_CUTS = 7
+
 local function placed(detail)
+  if #detail.cuts > MOST_CUTS then
+    return "SessionOptions.virtualGraphMode = popart.VirtualGraphMode.Auto"
+  end
   return ("builder:virtualGraph and builder:pipelineStage, from 1 on at %s"):format(
     table.concat(detail.cuts, ", "))
 end
@@ -48,8 +54,8 @@ M.REMEDIES = {
   partials = 'SessionOptions.partialsTypeMatMuls = "half", and of convolutions '
     .. 'builder:setPartialsType(id, "HALF")',
   proportion = function(detail)
-    local least = math.huge
-    for _, value in pairs(detail.proportion) do
+    local given, least = detail.proportion, math.huge
+    for _, value in pairs(type(given) == "table" and given or { given }) do
       least = math.min(least, value)
     end
     return ("builder:setAvailableMemoryProportion(ids, %g)"):format(least)

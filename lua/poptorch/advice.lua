@@ -40,6 +40,9 @@ M.ADVICE = {
 local OFF_CHIP = "options.TensorLocations:set%sLocation("
   .. "poptorch.TensorLocationSettings():useOnChipStorage(false))"
 
+-- More cuts than these are not for reading.
+local MOST_CUTS = 7
+
 -- Modules that begin the stages from IPU 1 on.
 local function blocks(detail)
   local out = {}
@@ -48,8 +51,10 @@ local function blocks(detail)
   end
   local accumulation = detail.accumulation
     and (", options.Training:gradientAccumulation(%d)"):format(detail.accumulation) or ""
-  return ("poptorch.BeginBlock of %s, or options:setExecutionStrategy(poptorch.AutoBlocks(%d))%s")
-    :format(table.concat(out, ", "), detail.ipus, accumulation)
+  local own = #out <= MOST_CUTS and (", or poptorch.BeginBlock of %s"):format(
+    table.concat(out, ", ")) or ""
+  return ("options:setExecutionStrategy(poptorch.AutoBlocks(%d))%s%s"):format(detail.ipus,
+    accumulation, own)
 end
 
 --- How the remedies of a program that does not fit are spelled
@@ -57,9 +62,14 @@ end
 M.REMEDIES = {
   partials = "options.Precision:setPartialsType(torch.half)",
   proportion = function(detail)
+    local given = detail.proportion
+    if type(given) == "number" then
+      return ("options:setAvailableMemoryProportion({ IPU0 = %g, ... }), each IPU alike"):format(
+        given)
+    end
     local out = {}
-    for ipu = 0, #detail.proportion do
-      out[ipu + 1] = ("IPU%d = %g"):format(ipu, detail.proportion[ipu])
+    for ipu = 0, #given do
+      out[ipu + 1] = ("IPU%d = %g"):format(ipu, given[ipu])
     end
     return ("options:setAvailableMemoryProportion({ %s })"):format(table.concat(out, ", "))
   end,

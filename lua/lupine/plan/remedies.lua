@@ -11,8 +11,9 @@ local variants = require("lupine.plan.variants")
 
 local M = {}
 
--- Simulations for each number of IPUs: of an error is expected that it comes soon.
-local TRIES, MOST_IPUS = 24, 64
+-- Cuts that are looked at on a number of IPUs, to see whether any fits, and for the best: of
+-- an error is expected that it comes soon.
+local FIRST, TRIES, MOST_IPUS = 3, 24, 64
 
 -- What is less of the fullest tile is no remedy.
 local LEAST = 1 / 200
@@ -71,10 +72,12 @@ local REMEDIES = {
 ---@field fits boolean
 ---@field share number of the fullest tile, 1: all its memory
 ---@field samples_per_second number
+---@field figures table with it
 ---@field change function? of options, if it is one
+---@field all lupine.Remedy[]? it is these together
 
 local function result(trial, row, figures, detail, change)
-  return { hint = row.hint, text = row.text, detail = detail, change = change,
+  return { hint = row.hint, text = row.text, detail = detail, change = change, figures = figures,
     saved = variants.fullest(trial.base) - variants.fullest(figures),
     fits = variants.fits(figures), share = memory.fullest(figures),
     samples_per_second = figures.samples_per_second }
@@ -96,25 +99,27 @@ local function of_options(trial, row)
 end
 
 -- Micro-batches of fewer rows and as many more of them: other shapes, which the front end
--- traces. Halved until the program fits or the rows cannot be halved.
+-- traces. Halved until the program fits or the rows cannot be halved; with each a trial of
+-- its step.
 local SHARES = { [2] = "half", [4] = "a quarter", [8] = "an eighth" }
 
 local function of_smaller(trial, smaller)
-  local best
+  local out = {}
   for _, factor in ipairs({ 2, 4, 8 }) do
     local ok, step, system, accumulation = errors.try(smaller, factor)
     local planned, other = errors.try(variants.Trial, ok and step or trial.step, system)
     if not ok or not planned then
       break
     end
-    best = result(trial, { hint = "micro_batch", text = ("%s of the rows in a micro-batch")
-      :format(SHARES[factor]) }, other.base,
-      { accumulation = accumulation })
-    if best.fits then
+    local remedy = result(trial, { hint = "micro_batch", text = ("%s of the rows in a micro-batch")
+      :format(SHARES[factor]) }, other.base, { accumulation = accumulation })
+    remedy.trial = other
+    out[#out + 1] = remedy
+    if remedy.fits then
       break
     end
   end
-  return best
+  return out
 end
 
 -- Other cuts into as many stages.
@@ -126,73 +131,117 @@ local function of_cuts(trial)
   return figures and result(trial, { hint = "cuts", text = "other cuts" }, figures, detail) or nil
 end
 
+-- The best of `tries` cuts for so many IPUs as a remedy; nil where the modules have too few
+-- places. `from` has the figures without any remedy.
+local function on_ipus(trial, from, ipus, tries, options)
+  local figures, detail = trial:cut(ipus, tries, options)
+  return figures and result(from, { hint = "ipus", text = check.count(ipus, "IPU") }, figures,
+    detail)
+end
+
 -- The fewest more IPUs, a power of two, on which the program fits, else the most that its
 -- modules can be cut for.
-local function of_ipus(trial, options)
+local function of_ipus(trial, from, options)
   local ipus, best = 2, nil
   while ipus <= MOST_IPUS and not (best and best.fits) do
-    if ipus > trial.base.ipus then
-      local figures, detail = trial:cut(ipus, TRIES, options)
-      if not figures then
-        break
-      end
-      best = result(trial, { hint = "ipus", text = check.count(ipus, "IPU") }, figures, detail)
+    local found = ipus > trial.base.ipus and on_ipus(trial, from, ipus, FIRST, options)
+    if found == nil then
+      break
     end
+    best = found or best
     ipus = ipus * 2
   end
-  return best
+  return best and best.fits and on_ipus(trial, from, best.detail.ipus, TRIES, options) or best
 end
 
--- With all of these options more IPUs may do: a remedy with `all`.
-local function with_ipus(trial, used)
-  local system = class.copy(trial.system)
-  for _, r in ipairs(used) do
-    r.change(system, trial.base)
-  end
-  local best = of_ipus(trial, system)
-  if best and best.fits then
-    local all = table.move(used, 1, #used, 1, {})
-    all[#all + 1] = class.copy(best)
-    best.all = all
-    return best
-  end
-  return nil
+-- The list without its i-th element.
+local function without(list, i)
+  local out = table.move(list, 1, #list, 1, {})
+  table.remove(out, i)
+  return out
 end
 
--- Those of options that fit together, none of which can be left out: a remedy with `all`.
-local function together(trial, found)
-  local used = {}
-  local function tried(list)
-    local changes = {}
-    for i, r in ipairs(list) do
-      changes[i] = r.change
-    end
-    local figures = trial:figures(changes)
-    return figures and variants.fits(figures) and figures
-  end
-  local figures
-  for _, r in ipairs(found) do
-    if not figures and r.change then
-      used[#used + 1] = r
-      figures = #used > 1 and tried(used)
-    end
-  end
+-- The fewest of a list with which try(list) gives something, and what; nil: not with all.
+local function fewest(list, try)
+  local got = try(list)
   local i = 1
-  while figures and i <= #used do
-    local fewer = table.move(used, 1, #used, 1, {})
-    table.remove(fewer, i)
-    local less = tried(fewer)
+  while got and i <= #list do
+    local less = try(without(list, i))
     if less then
-      used, figures = fewer, less
+      list, got = without(list, i), less
     else
       i = i + 1
     end
   end
-  local all = figures and result(trial, { text = "together" }, figures)
-  if all then
-    all.all = used
+  return got and list, got
+end
+
+local function changes_of(remedies)
+  local changes = {}
+  for i, r in ipairs(remedies) do
+    changes[i] = r.change
   end
-  return all or with_ipus(trial, used)
+  return changes
+end
+
+-- A remedy of several.
+local function all_of(from, figures, ...)
+  local out = result(from, { text = "together" }, figures)
+  out.all = {}
+  for _, list in ipairs({ ... }) do
+    table.move(list, 1, #list, #out.all + 1, out.all)
+  end
+  return out
+end
+
+-- Options that fit together, on fewer rows if need be; none of them can be left out.
+local function on_these_ipus(trial, bases, options)
+  for _, base in ipairs(bases) do
+    local used, figures = fewest(options, function(list)
+      local got = base.trial:figures(changes_of(list))
+      return got and variants.fits(got) and got
+    end)
+    if used then
+      return all_of(trial, figures, base.rows, used)
+    end
+  end
+  return nil
+end
+
+-- The same with as few more IPUs as it takes with all of the options and the fewest rows.
+local function on_more_ipus(trial, bases, options)
+  local base, n = bases[#bases], nil
+  local function fits(of, list, tries)
+    local system = of.trial:options(changes_of(list))
+    local got = system and (n and on_ipus(of.trial, trial, n, tries or FIRST, system)
+      or not n and of_ipus(of.trial, trial, system))
+    return got and got.fits and got
+  end
+  local most = fits(base, options)
+  if not most then
+    return nil
+  end
+  n = most.detail.ipus
+  for i = #bases - 1, 1, -1 do
+    base = fits(bases[i], options) and bases[i] or base
+  end
+  local used = fewest(options, function(list)
+    return fits(base, list)
+  end)
+  if not used then
+    return all_of(trial, most.figures, base.rows, options, { most })
+  end
+  local best = fits(base, used, TRIES)
+  return all_of(trial, best.figures, base.rows, used, { best })
+end
+
+-- What fits where none of the remedies does alone: a remedy with `all`.
+local function together(trial, options, smaller)
+  local bases = { { trial = trial, rows = {} } }
+  for i, r in ipairs(smaller) do
+    bases[i + 1] = { trial = r.trial, rows = { r } }
+  end
+  return on_these_ipus(trial, bases, options) or on_more_ipus(trial, bases, options)
 end
 
 --- What helps, in order: what fits, the fastest first; the rest by what it saves.
@@ -208,11 +257,10 @@ function M.remedies(step, system, smaller, placement)
     found[#found + 1] = of_options(trial, row)
   end
   local options = table.move(found, 1, #found, 1, {})
-  if smaller then
-    found[#found + 1] = of_smaller(trial, smaller)
-  end
+  local fewer = smaller and of_smaller(trial, smaller) or {}
+  found[#found + 1] = fewer[#fewer]
   found[#found + 1] = of_cuts(trial)
-  found[#found + 1] = of_ipus(trial)
+  found[#found + 1] = of_ipus(trial, trial)
   local useful, fits = {}, false
   for _, r in ipairs(found) do
     useful[#useful + 1] = (r.fits or r.saved > LEAST * variants.fullest(trial.base)) and r or nil
@@ -226,7 +274,7 @@ function M.remedies(step, system, smaller, placement)
     end
     return a.saved > b.saved or a.saved == b.saved and a.hint < b.hint
   end)
-  useful[#useful + 1] = not fits and together(trial, options) or nil
+  useful[#useful + 1] = not fits and together(trial, options, fewer) or nil
   return useful
 end
 

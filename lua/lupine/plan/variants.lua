@@ -27,33 +27,26 @@ end
 -- PopLibs' default, where options name none.
 local PROPORTION = 0.6
 
---- The proportion of memory of each IPU.
----@param system table
----@param figures table
----@return table<integer, number>
-function M.proportions(system, figures)
-  local given, out = system.proportion, {}
-  for ipu = 0, figures.ipus - 1 do
-    out[ipu] = type(given) == "table" and given[ipu] or type(given) == "number" and given
-      or PROPORTION
-  end
-  return out
-end
-
---- How a change with another proportion on every IPU reads; nil if that changes nothing.
+--- A change to another proportion of memory: of all IPUs alike where options do not tell
+--- them apart, so that it holds for more of them, too. nil if that changes nothing.
 ---@param system table
 ---@param figures table
 ---@param pick fun(given: number): number
----@return {proportion: table<integer, number>}? detail
+---@return {proportion: number|table<integer, number>}? detail
 function M.proportion(system, figures, pick)
-  local changed
-  local values = M.proportions(system, figures)
-  for ipu, given in pairs(values) do
-    values[ipu] = pick(given)
-    changed = changed or values[ipu] ~= given
+  local given, changed, picked = system.proportion, false
+  if type(given) == "table" then
+    picked = {}
+    for ipu = 0, figures.ipus - 1 do
+      picked[ipu] = pick(given[ipu] or PROPORTION)
+      changed = changed or picked[ipu] ~= (given[ipu] or PROPORTION)
+    end
+  else
+    picked = pick(given or PROPORTION)
+    changed = picked ~= (given or PROPORTION)
   end
-  system.proportion = values
-  return changed and { proportion = values } or nil
+  system.proportion = picked
+  return changed and { proportion = picked } or nil
 end
 
 --- Whether cuts of the modules can take the place of the program's.
@@ -81,18 +74,31 @@ function Trial:init(step, system, placement)
   self.base = core.plan(step, self.system, placement):report()
 end
 
---- The figures with these changes and what they are in detail; nil if there is nothing to
---- change or the strategy refuses it.
+--- The options of core.plan with these changes and what they are in detail; nil if there is
+--- nothing to change.
 ---@param changes (fun(system: table, figures: table): table?)[]
----@return table? figures
+---@return table? system
 ---@return table[]? details
-function Trial:figures(changes)
+function Trial:options(changes)
   local system, details = class.copy(self.system), {}
   for i, change in ipairs(changes) do
     details[i] = change(system, self.base)
     if not details[i] then
       return nil
     end
+  end
+  return system, details
+end
+
+--- The figures with these changes and what they are in detail; nil if there is nothing to
+--- change or the strategy refuses it.
+---@param changes (fun(system: table, figures: table): table?)[]
+---@return table? figures
+---@return table[]? details
+function Trial:figures(changes)
+  local system, details = self:options(changes)
+  if not system then
+    return nil
   end
   self.tried = self.tried + 1
   local ok, plan = errors.try(core.plan, self.step, system, self._placement)

@@ -1,0 +1,108 @@
+--- What the error of a program that does not fit advises fits when it is done.
+local helper = require("spec.poptorch.helper")
+local nn = require("torch.nn")
+local poptorch = require("poptorch")
+local torch = require("torch")
+
+local WIDTH, ACCUMULATION = 4096, 16
+
+local Net = nn.Module:extend("Net")
+
+function Net:init(layers)
+  self.layers, self.loss = nn.ModuleList(), nn.MSELoss()
+  for _ = 1, layers do
+    self.layers:append(nn.Linear(WIDTH, WIDTH))
+  end
+end
+
+function Net:forward(x)
+  for _, layer in ipairs(self.layers) do
+    x = torch.relu(layer(x))
+  end
+  return self.loss(x, x * 0.5)
+end
+
+-- On device meta: neither weights nor arithmetic.
+local function executor(layers, rows, change)
+  local options = poptorch.Options():autoRoundNumIPUs(true)
+  options.Training:gradientAccumulation(ACCUMULATION)
+  change(options)
+  torch.set_default_device("meta")
+  local model = Net(layers)
+  local of = poptorch.trainingModel(model, options,
+    poptorch.optim.Adam(model:parameters(), { lr = 0.1 }))
+  local x = torch.zeros(rows, WIDTH)
+  torch.set_default_device("cpu")
+  return of, x
+end
+
+local function location()
+  return poptorch.TensorLocationSettings():useOnChipStorage(false)
+end
+
+-- By the remedy's hint: the option that it names.
+local APPLY = {
+  partials = function(o) o.Precision:setPartialsType(torch.half) end,
+  recompute = function(o) o._Popart:set("autoRecomputation", 1) end,
+  optimizer = function(o) o.TensorLocations:setOptimizerLocation(location()) end,
+  accumulator = function(o) o.TensorLocations:setAccumulatorLocation(location()) end,
+  weight = function(o) o.TensorLocations:setWeightLocation(location()) end,
+  activation = function(o) o.TensorLocations:setActivationLocation(location()) end,
+  proportion = function(o, detail)
+    local all = {}
+    for ipu = 0, 63 do
+      all["IPU" .. ipu] = detail.proportion
+    end
+    o:setAvailableMemoryProportion(all)
+  end,
+  micro_batch = function(o, detail) o.Training:gradientAccumulation(detail.accumulation) end,
+  ipus = function(o, detail)
+    o:setExecutionStrategy(poptorch.AutoBlocks(detail.ipus))
+    if detail.accumulation then
+      o.Training:gradientAccumulation(detail.accumulation)
+    end
+  end,
+}
+
+local function advised(layers, rows)
+  local of, x = executor(layers, rows, function() end)
+  local e = helper.method_raises("Error", of, "compile", x)
+  assert.equal("poplar_graph_memory_allocation_error", e.type)
+  return e
+end
+
+local function fits_with(remedy, layers, rows)
+  local of, x = executor(layers, rows, function(o)
+    for _, r in ipairs(remedy.all or { remedy }) do
+      APPLY[r.hint](o, r.detail or {})
+    end
+  end)
+  of:compile(x)
+  for _, m in pairs(of:report().memory) do
+    assert.is_true(m.fits, remedy.text)
+  end
+end
+
+describe("remedies", function()
+  it("that are said to fit do", function()
+    local rows = ACCUMULATION * 16
+    local e, n = advised(6, rows), 0
+    for _, remedy in ipairs(e.remedies) do
+      if remedy.fits then
+        fits_with(remedy, 6, rows)
+        n = n + 1
+      end
+    end
+    assert.is_true(n > 0, e.message)
+  end)
+
+  it("go together where none is enough: options and as few more IPUs as it takes", function()
+    local rows = ACCUMULATION * 4096
+    local e = advised(20, rows)
+    local last = e.remedies[#e.remedies]
+    assert.is_true(last.fits, e.message)
+    assert.is_true(#last.all > 1, e.message)
+    assert.matches("together: .*AutoBlocks%(%d+%)", e.message)
+    fits_with(last, 20, rows)
+  end)
+end)
