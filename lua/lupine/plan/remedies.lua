@@ -4,7 +4,6 @@
 --- (lua/lupine/base/advice.lua). Where none is enough alone, several together are tried, from
 --- those that cost least time on the device to those that cost most.
 local check = require("lupine.base.check")
-local class = require("lupine.base.class")
 local errors = require("lupine.base.errors")
 local memory = require("lupine.report.memory")
 local variants = require("lupine.plan.variants")
