@@ -5,18 +5,19 @@
 --- Source: PopART Python API, OutOfMemoryException.
 local device_info = require("popart.device_info")
 local errors = require("popart.errors")
+local memory = require("lupine.report.memory")
 
 local M = {}
 
--- The first IPU that overflows, from 0 on.
+-- Why the first IPU that overflows does.
 local function overflowing(report)
-  local first
-  for ipu, m in pairs(report.memory) do
-    if not m.fits and (not first or ipu < first) then
-      first = ipu
+  for ipu, m in memory.each(report) do
+    local why = memory.overflow(ipu, m)
+    if why then
+      return why
     end
   end
-  return first
+  return nil
 end
 
 --- What must hold of a compiled program's report.
@@ -25,14 +26,10 @@ end
 ---@param device popart.DeviceInfo
 ---@param folder? string where its report files are
 function M.check(report, device, folder)
-  local ipu = overflowing(report)
-  if not ipu or device_info.system(device).allow_out_of_memory then
-    return
+  local why = overflowing(report)
+  if why and not device_info.system(device).allow_out_of_memory then
+    errors.out_of_memory(report:summary(), folder, "%s", why)
   end
-  local m = report.memory[ipu]
-  errors.out_of_memory(report:summary(), folder, "Out of memory: Cannot fit all variable data "
-    .. "onto one or more tiles: tile %d of IPU %d needs %d bytes of %d", m.fullest_tile, ipu,
-    m.max_tile_including_gaps, m.tile_bytes)
 end
 
 return M

@@ -6,6 +6,7 @@ local Accessor = require("poptorch.data.accessor")
 local engine_options = require("lupine.engine_options")
 local enums = require("poptorch.enums")
 local logging = require("poptorch.logging")
+local memory = require("lupine.report.memory")
 local overlap = require("poptorch.overlap")
 local places = require("poptorch.options.places")
 local rules = require("poptorch.options.rules")
@@ -136,11 +137,10 @@ function M.annotate(s, session)
     logging.warn("the model uses %d IPUs, %d are reserved (autoRoundNumIPUs)", used,
       r.reserved_ipus)
   end
-  for ipu, m in pairs(r.memory) do
-    if not m.fits then
-      logging.warn("Out of memory: Cannot fit all variable data onto one or more tiles: tile %d "
-        .. "of IPU %d needs %d bytes of %d", m.fullest_tile, ipu, m.max_tile_including_gaps,
-        m.tile_bytes)
+  for ipu, m in memory.each(r) do
+    local why = memory.overflow(ipu, m)
+    if why then
+      logging.warn("%s", why)
     end
   end
 end

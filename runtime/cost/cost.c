@@ -137,6 +137,31 @@ int64_t lp_exchange_code_bytes(const LpChip *chip, int64_t sent,
     return chip->instruction_bytes * (sent + 3 * received);
 }
 
+/* Of a step: a sync, and the call of an exchange, or the address of vertices
+ * and the start of the workers. Poplar publishes none; by the review of a
+ * training it has 4 to 8 kB for about 120 compute sets and their exchanges. */
+enum { STEP_INSTRUCTIONS = 6, CALL_INSTRUCTIONS = 2 };
+
+int64_t lp_control_code_bytes(const LpChip *chip, int64_t steps, int64_t calls)
+{
+    return chip->instruction_bytes *
+           (STEP_INSTRUCTIONS * steps + CALL_INSTRUCTIONS * calls);
+}
+
+/* Orders of magnitude, as none are published: packets as long as PCIe's usual
+ * payload, with a header of 8 bytes and a send of two instructions each; a
+ * transfer is a step. */
+enum { PACKET_BYTES = 256, PACKET_HEADER = 8, PACKET_INSTRUCTIONS = 2 };
+
+int64_t lp_packets_code_bytes(const LpChip *chip, int64_t bytes, int tiles)
+{
+    int64_t n = div_up(div_up(bytes, tiles), PACKET_BYTES);
+    if (bytes <= 0)
+        return 0;
+    return lp_control_code_bytes(chip, 1, 0) +
+           n * (PACKET_HEADER + PACKET_INSTRUCTIONS * chip->instruction_bytes);
+}
+
 int64_t lp_vertex_bytes(int64_t vertices, int pointers, int scalars)
 {
     /* a run entry, 4 bytes a pointer, 4 bytes for two scalars: PL

@@ -369,6 +369,13 @@ LpTileMap lp_tile_map(const LpCostCtx *x, LpCostType t, int64_t n,
 int64_t lp_exchange_code_bytes(const LpChip *chip, int64_t sent,
                                int64_t received);
 
+/* Code that runs so many steps, and calls of such code. */
+int64_t lp_control_code_bytes(const LpChip *chip, int64_t steps, int64_t calls);
+
+/* Code and headers of the packets in which `bytes` of so many tiles leave the
+ * chip or come. */
+int64_t lp_packets_code_bytes(const LpChip *chip, int64_t bytes, int tiles);
+
 /* State of vertices with so many pointer and scalar fields. */
 int64_t lp_vertex_bytes(int64_t vertices, int pointers, int scalars);
 int64_t lp_codelet_set_bytes(const LpCodeletSet *s);

@@ -617,9 +617,10 @@ LpPlan lp_plan_conv(const LpCostCtx *x, LpCostType t, const LpConvShape *s,
     p = plan_conv(x, t, pass, c);
     add_relays(x, t, pass, &l, &p);
     bool sparse = s->kernel[1] < s->stride[1] || s->kernel[2] < s->stride[2];
+    /* what is made lies among zeros */
+    int64_t apart = l.in_group * s->stride[1] * s->stride[2];
     if (pass == LP_PASS_BWD && sparse && p.flops)
-        charge(x, &p, send(x, t, l.inputs, l.in_group, &p), 0,
-               1); /* among zeros */
+        charge(x, &p, send(x, t, l.inputs, apart, &p), 0, 1);
     plan_cache_add(x->cache, &key, &p);
     return p;
 }

@@ -12,8 +12,8 @@
  * gradient of the input, gradient of the weights, then the scaled addition of
  * the last to the weights. Bytes are those of the layer as a step of its own,
  * which src/passes/ipu plans: operands and results are always live, as the
- * programs that read and write them are apart. The model has no code of
- * vertices or exchanges and no stacks: these are left out. */
+ * programs that read and write them are apart. The model has no code and no
+ * stacks: these are left out. */
 #include "runtime/cost/cost.h"
 #include "src/ir/schema.h"
 #include "src/ir/text.h"
@@ -158,9 +158,7 @@ static LpStatus plan(const LpCostCtx *x, LpStep *s, LpIpuPlan **p, LpErr *e)
 /* Bytes of a tile that the record does not have. */
 static int64_t unseen(const LpIpuMemory *m, int tiles)
 {
-    return (m->bytes[LP_MEM_CODE] + m->bytes[LP_MEM_EXCHANGE] +
-            m->bytes[LP_MEM_STACK]) /
-           tiles;
+    return m->tile_code + m->bytes[LP_MEM_STACK] / tiles;
 }
 
 /* c: of the layer; NULL for what its nodes cost as the product has them. */

@@ -181,7 +181,8 @@ end
 local function overflow(figures)
   local most = 0
   for _, m in pairs(figures.memory) do
-    most = math.max(most, m.fits and 0 or m.max_tile_including_gaps / m.tile_bytes)
+    most = math.max(most, m.fits and 0
+      or math.max(m.max_tile_including_gaps / m.tile_bytes, m.code / m.code_limit))
   end
   return most
 end

@@ -17,6 +17,22 @@ function M.each(report)
   end
 end
 
+--- Why an IPU's program does not fit; nil where it does.
+---@param ipu integer
+---@param m table its memory in a report
+---@return string?
+function M.overflow(ipu, m)
+  if m.max_tile_including_gaps > m.tile_bytes then
+    return ("Out of memory: Cannot fit all variable data onto one or more tiles: tile %d of IPU "
+      .. "%d needs %d bytes of %d"):format(m.fullest_tile, ipu, m.max_tile_including_gaps,
+      m.tile_bytes)
+  elseif m.code and m.code > m.code_limit then -- files of before have none
+    return ("Out of memory: Cannot fit all code onto the tiles: IPU %d needs %d bytes, %d of a "
+      .. "tile can hold code"):format(ipu, m.code, m.code_limit)
+  end
+  return nil
+end
+
 --- What the fullest tile has of its memory, 1: all.
 ---@param report {memory: table<integer, table>}
 ---@return number

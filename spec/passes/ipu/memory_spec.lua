@@ -63,8 +63,13 @@ describe("the memory of an IPU", function()
     for ipu = 0, 2 do
       local m = r.memory[ipu]
       local c = m.categories
-      assert.equal(m.always_live, c.weights + c.optimizer_state + c.accumulators + c.buffers
-        + c.stash + c.vertex_code + c.vertex_state + c.exchange_code + c.stack)
+      local all = 0
+      for _, bytes in pairs(c) do
+        all = all + bytes
+      end
+      assert.equal(m.always_live, all - c.activations - c.temporary)
+      assert.equal(1472 * m.code, c.vertex_code + c.control_code + c.exchange_code
+        + c.global_exchange_code + c.host_exchange_code)
       assert.equal(m.not_always_live, c.activations + c.temporary)
       assert.equal(64, #m.tiles)
       local most = 0
@@ -233,6 +238,32 @@ describe("a tile that overflows", function()
     assert.matches("%d+ bytes used but tiles only have 638976 bytes of memory", e.message)
     assert.matches("w%d", e.message)
     assert.matches("Simulated remedies:\n  ", e.message)
+  end)
+
+  it("is another where code does not fit into the first region", function()
+    -- Mk1 has 128 KiB: sums over rows of many tiles, of sizes that share none
+    local step = helper.step(function(inputs, place)
+      place(0)
+      local y
+      for i = 1, 10 do
+        local sum = inputs[1]:narrow(0, 0, 1024 + i):sum(0)
+        y = y and y + sum or sum
+      end
+      return y
+    end, { declare = function(declare)
+      return { declare("input", "x", nil, { 1100, 4096 }) }
+    end })
+    local e = raises("Error", "_poplar_start must be 0 not %d+ bytes", function()
+      helper.simulate(step, { chip = "ipu1" })
+    end)
+    assert.equal("poplar_link_error", e.type)
+    local code, room = e.message:match("(%d+) bytes a tile %b(), of which only the first (%d+)")
+    assert.equal("131072", room)
+    local m = helper.simulate(step, { chip = "ipu1", allow_out_of_memory = true }).memory[0]
+    assert.equal(tonumber(code), m.code)
+    assert.is_false(m.fits)
+    assert.is_true(m.max_tile_including_gaps < m.tile_bytes)
+    assert.is_true(helper.simulate(step).memory[0].fits)
   end)
 
   it("is only reported when that is allowed", function()

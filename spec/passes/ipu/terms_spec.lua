@@ -147,6 +147,10 @@ describe("the bytes of a tile", function()
   local UNARY, BROADCAST, MESSAGES = 4 + 2 * 4 + 4, 4 + 3 * 4 + 4, 4 * (1 + 3)
   local STACK = 6 * 0x200 + 0x80
   local LOOP, ROWS = 384, 512 -- code, runtime/cost/codelets.def
+  -- six instructions a step, two a call; 960 bytes of a tile come in four packets, a header and
+  -- two instructions each, and go likewise
+  local function control(steps, calls) return 4 * (6 * steps + 2 * calls) end
+  local HOST = 2 * (control(1, 0) + 4 * (8 + 2 * 4))
 
   it("are code once a codelet, vertices and messages once for equal work", function()
     local r = simulate(function(x, b)
@@ -156,6 +160,9 @@ describe("the bytes of a tile", function()
     assert.equal(T * (UNARY + BROADCAST), c.vertex_state)
     assert.equal(T * MESSAGES, c.exchange_code)
     assert.equal(T * (LOOP + LOOP + ROWS), c.vertex_code)
+    assert.equal(T * control(2, 3), c.control_code)
+    assert.equal(T * HOST, c.host_exchange_code)
+    assert.equal(0, c.global_exchange_code)
     assert.equal(T * STACK, c.stack)
     assert.equal(240 * 4, c.buffers)
     assert.equal(2 * BYTES, c.activations)
@@ -166,9 +173,11 @@ describe("the bytes of a tile", function()
     local c = m.categories
     assert.equal(T * 240 * 4, c.temporary) -- the row on every tile
     assert.equal(2 * BYTES + c.temporary, m.not_always_live)
-    assert.equal(T * (BROADCAST + MESSAGES + LOOP + ROWS + STACK) + 240 * 4, m.always_live)
+    local code = MESSAGES + LOOP + ROWS + control(1, 1) + HOST
+    assert.equal(code, m.code)
+    assert.equal(T * (BROADCAST + code + STACK) + 240 * 4, m.always_live)
     -- a vector of the row lies on each of the first tiles: 32 elements, 128 bytes
-    assert.equal(BROADCAST + MESSAGES + LOOP + ROWS + STACK + 128 + 3 * 240 * 4, m.max_tile)
+    assert.equal(BROADCAST + code + STACK + 128 + 3 * 240 * 4, m.max_tile)
     assert.equal(m.max_tile, m.max_tile_including_gaps)
   end)
 

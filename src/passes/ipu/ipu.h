@@ -285,17 +285,9 @@ typedef struct LpLoop {
 
 /* ---- memory -------------------------------------------------------------- */
 typedef enum {
-    LP_MEM_WEIGHT,
-    LP_MEM_OPTIMIZER,
-    LP_MEM_ACCUMULATOR,
-    LP_MEM_BUFFER,
-    LP_MEM_STASH,
-    LP_MEM_CODE,
-    LP_MEM_VERTEX,
-    LP_MEM_EXCHANGE,
-    LP_MEM_STACK,
-    LP_MEM_ACTIVATION, /* from here on: not always live, at the peak */
-    LP_MEM_TEMPORARY,
+#define MEMORY(id, name, in_code) LP_MEM_##id,
+#include "src/passes/ipu/memory.def"
+#undef MEMORY
     LP_N_MEM
 } LpMemKind;
 
@@ -334,6 +326,7 @@ typedef struct LpIpuMemory {
     int64_t always, not_always;
     int64_t tile[LP_TILE_CLASSES]; /* with gaps, of a tile of each class */
     int64_t tile_always;           /* of the fullest tile */
+    int64_t tile_code;             /* of every tile, in its first region */
     int64_t max_tile, max_tile_gaps;
     int max_tile_nr;                 /* one tile that needs so much */
     bool in_update;                  /* the peak is in the weight update */
@@ -399,6 +392,9 @@ typedef struct LpIpuPlan {
     int64_t loops;         /* weight updates in a call */
     int64_t micro_batches; /* of one loop */
 
+    /* by variable: an accumulator that is a velocity, in which PopART's
+     * combined SGD gathers gradients: both are one tensor */
+    bool *in_velocity;
     LpIpuMemory *memory; /* an IPU */
     /* of a call */
     int64_t cycles;
@@ -408,8 +404,8 @@ typedef struct LpIpuPlan {
 } LpIpuPlan;
 
 /* Runs every pass. `placement`: NULL, the origins' of the step. The plan
- * retains the step. Owned; also set on LP_E_IPU_MEMORY, which says that a tile
- * overflows. */
+ * retains the step. Owned; also set on LP_E_IPU_MEMORY and LP_E_IPU_CODE, which
+ * say that a tile overflows, or code that region of it that can hold some. */
 LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
                         const LpPlacement *placement, LpIpuPlan **out,
                         LpErr *e);

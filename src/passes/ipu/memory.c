@@ -1,13 +1,23 @@
 /* Bytes of every IPU. Always live: variables that lie on the chip,
  * stashes of a pipeline, and for every tile code, vertices, exchange code and
- * stacks. A codelet's code is there once a tile, vertices and exchange code
- * once for equal work (what outlining achieves). The rest is liveness.c. */
+ * stacks. A codelet's code is there once a tile, vertices, exchange code and
+ * the steps that call them once for equal work, what moves to or from a tensor
+ * off the IPU once for equal sizes (what outlining achieves). The rest is
+ * liveness.c. */
+#include "src/ops/ops.h"
 #include "src/passes/ipu/strategy.h"
 #include "src/passes/ipu/tiles.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+static const bool in_code[] = {
+#define MEMORY(id, name, in_code) in_code,
+#include "src/passes/ipu/memory.def"
+#undef MEMORY
+};
 
 typedef struct Memory {
     LpIpuPlan *p;
@@ -43,6 +53,31 @@ static void keep(Memory *x, LpMemKind kind, int64_t n, const LpType *t,
         x->m, (LpLargest){name, scope, x->tiles.total - before, kind});
 }
 
+static LpStatus find_velocities(LpIpuPlan *p)
+{
+    const LpStep *s = p->step;
+    const LpGraph *u = s->update;
+    int *var = lp_ipu_marks(p, u ? u->n_value : 0);
+    bool *gathers = lp_ipu_scratch(p, s->n_var, sizeof *gathers);
+    p->in_velocity = lp_ipu_alloc(p, s->n_var, sizeof *p->in_velocity);
+    LP_TRY(p->err->code);
+    for (size_t i = 0; i < s->n_var; i++)
+        if (lp_is_value(s->var[i].update_out) &&
+            s->var[i].role == LP_VAR_STATE && s->var[i].param >= 0)
+            var[s->var[i].update_out] = s->var[i].param;
+    for (LpNodeId n = 0; u && n < u->n_node; n++) {
+        const LpGraphNode *d = &u->node[n];
+        for (uint32_t i = 0; i < d->n_out; i++)
+            if (d->op->id == LP_OP_popart_sgd_combined_step &&
+                var[d->out + i] >= 0)
+                gathers[var[d->out + i]] = true;
+    }
+    for (size_t i = 0; i < s->n_var; i++)
+        p->in_velocity[i] = s->var[i].role == LP_VAR_ACCUM &&
+                            s->var[i].param >= 0 && gathers[s->var[i].param];
+    return LP_OK;
+}
+
 static void variables(Memory *x)
 {
     static const LpMemKind kind[LP_N_VAR_ROLES] = {
@@ -53,7 +88,7 @@ static void variables(Memory *x)
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
         if (v->role == LP_VAR_STREAM_IN || v->role == LP_VAR_STREAM_OUT ||
-            !lp_ipu_has(p, (int)i, x->ipu))
+            p->in_velocity[i] || !lp_ipu_has(p, (int)i, x->ipu))
             continue;
         if (lp_ipu_off_chip(p, v))
             x->m->off_chip += lp_ipu_kept_bytes(p, v);
@@ -104,41 +139,137 @@ static void stashes(Memory *x)
     }
 }
 
-static void node_code(Memory *x, const LpNodeCost *n, int64_t *vertex,
-                      int64_t *exchange)
+/* ---- code ---------------------------------------------------------------- */
+typedef struct Code {
+    int64_t vertex, exchange; /* bytes of a tile */
+    int64_t steps, calls;     /* of its program */
+} Code;
+
+static void node_code(Memory *x, const LpNodeCost *n, Code *c)
 {
     for (size_t i = 0; i < sizeof x->set.w / sizeof *x->set.w; i++)
         x->set.w[i] |= n->cost.codelets.w[i];
     if (n->cost.interleaved_tile_bytes > x->interleaved)
         x->interleaved = n->cost.interleaved_tile_bytes;
+    c->calls += n->cost.steps > 0;
     if (x->seen[n->label])
         return;
     x->seen[n->label] = true;
-    *vertex += n->cost.vertex_bytes;
-    *exchange += n->cost.exchange_code_bytes;
+    c->vertex += n->cost.vertex_bytes;
+    c->exchange += n->cost.exchange_code_bytes;
+    c->steps += n->cost.steps;
+}
+
+/* Sizes of what goes one way, each once. */
+typedef struct Moves {
+    int64_t *bytes; /* negative: away from the IPU */
+    size_t n;
+} Moves;
+
+static int by_size(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int64_t packets_code(const Memory *x, Moves *m)
+{
+    int64_t sum = 0;
+    qsort(m->bytes, m->n, sizeof *m->bytes, by_size);
+    for (size_t i = 0; i < m->n; i++) {
+        int64_t size = m->bytes[i] < 0 ? -m->bytes[i] : m->bytes[i];
+        if (i == 0 || m->bytes[i] != m->bytes[i - 1])
+            sum += lp_packets_code_bytes(x->p->o.chip, size, x->tiles.n);
+    }
+    return sum;
+}
+
+static LpStatus moves(const Memory *x, size_t most, Moves *m)
+{
+    *m = (Moves){lp_ipu_scratch(x->p, most, sizeof *m->bytes), 0};
+    return x->p->err->code;
+}
+
+/* To other IPUs and from them. */
+static LpStatus global_code(Memory *x, int64_t *bytes)
+{
+    const LpIpuPlan *p = x->p;
+    Moves m;
+    LP_TRY(moves(x, p->n_copy + p->step->n_var, &m));
+    for (size_t i = 0; i < p->n_copy; i++) {
+        const LpIpuCopy *c = &p->copy[i];
+        int64_t size = lp_type_bytes(lp_graph_type(p->step->micro, c->v));
+        if (c->from_ipu != c->to_ipu && !c->off_chip &&
+            (c->from_ipu == x->ipu || c->to_ipu == x->ipu))
+            m.bytes[m.n++] = c->to_ipu == x->ipu ? size : -size;
+    }
+    for (size_t i = 0; i < p->step->n_var && p->replicas > 1; i++)
+        if (p->step->var[i].role == LP_VAR_ACCUM && p->var_ipu[i] == x->ipu)
+            m.bytes[m.n++] = lp_type_bytes(&p->step->var[i].type);
+    *bytes = packets_code(x, &m);
+    return LP_OK;
+}
+
+/* To the host and streaming memory, and from them. */
+static LpStatus host_code(Memory *x, int64_t *bytes)
+{
+    const LpIpuPlan *p = x->p;
+    Moves m;
+    LP_TRY(moves(x, p->n_transfer + 2 * p->step->n_var, &m));
+    for (size_t i = 0; i < p->n_transfer; i++) {
+        const LpTransfer *t = &p->transfer[i];
+        int ipu = t->run < 0 ? p->var_ipu[t->at] : p->pass[t->run].ipu;
+        if (ipu == x->ipu)
+            m.bytes[m.n++] = t->load ? t->bytes : -t->bytes;
+    }
+    for (size_t i = 0; i < p->step->n_var && !p->o.synthetic_data; i++) {
+        const LpVariable *v = &p->step->var[i];
+        LpVal of[] = {v->role == LP_VAR_STREAM_IN ? v->micro_in : LP_NOVAL,
+                      v->role == LP_VAR_STREAM_OUT ? v->micro_out : LP_NOVAL};
+        for (int k = 0; k < 2; k++)
+            if (of[k] != LP_NOVAL &&
+                p->pass[lp_ipu_pass_making(p, of[k])].ipu == x->ipu)
+                m.bytes[m.n++] =
+                    k ? -lp_type_bytes(&v->type) : lp_type_bytes(&v->type);
+    }
+    *bytes = packets_code(x, &m);
+    return LP_OK;
+}
+
+static void on_each_tile(Memory *x, LpMemKind kind, int64_t bytes)
+{
+    lp_tiles_add_all(&x->tiles, bytes);
+    x->m->bytes[kind] += bytes * x->tiles.n;
+    x->m->tile_code += in_code[kind] ? bytes : 0;
 }
 
 static LpStatus code(Memory *x)
 {
     const LpIpuPlan *p = x->p;
     const LpGraph *g = p->step->micro, *u = p->step->update;
-    int64_t vertex = 0, exchange = 0;
+    const LpChip *chip = p->o.chip;
+    Code c = {0};
+    int64_t global, host;
     x->seen =
         lp_ipu_scratch(x->p, g->n_node + (u ? u->n_node : 0), sizeof *x->seen);
     LP_TRY(p->err->code);
     x->set = (LpCodeletSet){{0}};
     for (LpNodeId n = 0; n < g->n_node; n++)
         if (p->stage[p->node_stage[n]].ipu == x->ipu)
-            node_code(x, &p->cost[n], &vertex, &exchange);
+            node_code(x, &p->cost[n], &c);
     for (LpNodeId n = 0; u && n < u->n_node; n++)
         if (p->update_ipu[n] == x->ipu)
-            node_code(x, &p->update_cost[n], &vertex, &exchange);
-    int64_t tile[] = {lp_codelet_set_bytes(&x->set), vertex, exchange,
-                      lp_stack_bytes(p->o.chip)};
-    for (int i = 0; i < 4; i++) {
-        lp_tiles_add_all(&x->tiles, tile[i]);
-        x->m->bytes[LP_MEM_CODE + i] += tile[i] * x->tiles.n;
-    }
+            node_code(x, &p->update_cost[n], &c);
+    LP_TRY(global_code(x, &global));
+    LP_TRY(host_code(x, &host));
+    on_each_tile(x, LP_MEM_CODE, lp_codelet_set_bytes(&x->set));
+    on_each_tile(x, LP_MEM_VERTEX, c.vertex);
+    on_each_tile(x, LP_MEM_CONTROL,
+                 lp_control_code_bytes(chip, c.steps, c.calls));
+    on_each_tile(x, LP_MEM_EXCHANGE, c.exchange);
+    on_each_tile(x, LP_MEM_GLOBAL, global);
+    on_each_tile(x, LP_MEM_HOST, host);
+    on_each_tile(x, LP_MEM_STACK, lp_stack_bytes(chip));
     return LP_OK;
 }
 
@@ -216,16 +347,22 @@ static void largest(const LpIpuMemory *m, char *out, size_t size)
     }
 }
 
+/* The stages of an IPU. */
+static void stages_of(const LpIpuPlan *p, int ipu, char *out, size_t size)
+{
+    size_t at = 0;
+    for (int i = 0; i < p->n_stage && at < size - 8; i++)
+        if (p->stage[i].ipu == ipu)
+            at += (size_t)snprintf(out + at, size - at, "%s%d", at ? ", " : "",
+                                   i);
+}
+
 /* The error of a tile that overflows. */
 static LpStatus out_of_memory(const LpIpuPlan *p, int ipu)
 {
     const LpIpuMemory *m = &p->memory[ipu];
     char stages[64] = "", tiles[160] = "", big[360] = "";
-    size_t at = 0;
-    for (int i = 0; i < p->n_stage && at < sizeof stages - 8; i++)
-        if (p->stage[i].ipu == ipu)
-            at += (size_t)snprintf(stages + at, sizeof stages - at, "%s%d",
-                                   at ? ", " : "", i);
+    stages_of(p, ipu, stages, sizeof stages);
     fullest(p, m, tiles, sizeof tiles);
     largest(m, big, sizeof big);
     return lp_fail(
@@ -237,22 +374,59 @@ static LpStatus out_of_memory(const LpIpuPlan *p, int ipu)
         tiles, big);
 }
 
+/* The error of code that overflows the region from which it can run. */
+static LpStatus too_much_code(const LpIpuPlan *p, int ipu)
+{
+    const LpIpuMemory *m = &p->memory[ipu];
+    char stages[64] = "", kinds[200] = "";
+    size_t at = 0;
+    int64_t room = p->o.chip->region0_bytes;
+    stages_of(p, ipu, stages, sizeof stages);
+    for (int k = 0; k < LP_N_MEM && at < sizeof kinds - 40; k++)
+        if (in_code[k])
+            at += (size_t)snprintf(
+                kinds + at, sizeof kinds - at, "%s%s %" PRId64, at ? ", " : "",
+                lp_mem_names[k], m->bytes[k] / lp_ipu_tiles(p));
+    return lp_fail(
+        p->err, LP_E_IPU_CODE,
+        "Linking of IPU %d (stage %s): _poplar_start must be 0 not %" PRId64
+        " bytes from the start of memory. Typically this error occurs when "
+        "there is too much code: %" PRId64 " bytes a tile (%s), of which only "
+        "the first %" PRId64 " bytes of a tile can hold any. More IPUs need "
+        "less each; layers of equal shapes and types share theirs",
+        ipu, stages, m->tile_code - room, m->tile_code, kinds, room);
+}
+
+/* The IPU on which most is needed beyond the room that there is; -1: none. */
+static int worst_of(const LpIpuPlan *p, bool code)
+{
+    int64_t most = code ? p->o.chip->region0_bytes : p->o.chip->tile_bytes;
+    int worst = -1;
+    for (int i = 0; i < p->n_ipus; i++) {
+        const LpIpuMemory *m = &p->memory[i];
+        int64_t need = code ? m->tile_code : m->max_tile_gaps;
+        if (need > most) {
+            most = need;
+            worst = i;
+        }
+    }
+    return worst;
+}
+
 LpStatus lp_ipu_memory(LpIpuPlan *p)
 {
     Memory x = {.p = p};
     p->memory = lp_ipu_alloc(p, (size_t)p->n_ipus, sizeof *p->memory);
     LP_TRY(p->err->code);
-    int worst = -1;
+    LP_TRY(find_velocities(p));
     for (x.ipu = 0; x.ipu < p->n_ipus; x.ipu++) {
         if (!has_work(p, x.ipu))
             continue;
         lp_arena_reset(&p->scratch);
         LP_TRY(one_ipu(&x));
-        int64_t need = p->memory[x.ipu].max_tile_gaps;
-        if (need > p->o.chip->tile_bytes &&
-            (worst < 0 || need > p->memory[worst].max_tile_gaps))
-            worst = x.ipu;
     }
-    return worst >= 0 && !p->o.allow_out_of_memory ? out_of_memory(p, worst)
-                                                   : LP_OK;
+    int memory = worst_of(p, false), code = worst_of(p, true);
+    if (p->o.allow_out_of_memory || (memory < 0 && code < 0))
+        return LP_OK;
+    return memory >= 0 ? out_of_memory(p, memory) : too_much_code(p, code);
 }

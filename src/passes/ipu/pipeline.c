@@ -80,7 +80,7 @@ LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
     lp_arena_fini(&p->scratch);
     p->err = NULL;
     p->placement = (LpPlacement){NULL, NULL, NULL};
-    if (s == LP_OK || s == LP_E_IPU_MEMORY)
+    if (s == LP_OK || s == LP_E_IPU_MEMORY || s == LP_E_IPU_CODE)
         *out = p;
     else
         lp_ipu_plan_free(p);

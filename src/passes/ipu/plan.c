@@ -14,9 +14,10 @@ const char *const lp_act_names[LP_N_ACTS] = {"compute",    "copy",  "host_in",
 const char *const lp_ahead_names[LP_N_AHEAD] = {"none", "micro_batch",
                                                 "update"};
 const char *const lp_mem_names[LP_N_MEM] = {
-    "weights", "optimizer_state", "accumulators", "buffers",
-    "stash",   "vertex_code",     "vertex_state", "exchange_code",
-    "stack",   "activations",     "temporary"};
+#define MEMORY(id, name, in_code) name,
+#include "src/passes/ipu/memory.def"
+#undef MEMORY
+};
 
 LpIpuOptions lp_ipu_options(void)
 {
