@@ -124,7 +124,12 @@ static LpCost substitution(const LpCostCtx *x, LpCostType t,
         cost_step(x, &c,
                   div_up(n * n / 2 * lp_cost_type_bytes(t),
                          x->chip->exchange_bytes_cyc),
-                  6 * (s->upper ? upper : lower));
+                  (Vertices){.id = codelet_id(LP_CODELET_factor, t),
+                             .tiles = lp_min(s->count, ctx_tiles(x)),
+                             .n = 1,
+                             .edges = 3,
+                             .scalars = 2,
+                             .cyc = 6 * (s->upper ? upper : lower)});
         cost_sync(x, &c, 1);
         c.flops = s->count * n * n;
         c.tiles = (int)lp_min(s->count, ctx_tiles(x));

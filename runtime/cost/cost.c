@@ -4,16 +4,17 @@
 
 #include "runtime/cost/units.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const int codelet_bytes[] = {
-#define CODELET(name, bytes) bytes,
+#define CODELET(name, bytes, title) bytes,
 #include "runtime/cost/codelets.def"
 #undef CODELET
 };
 
 /* A plain elementwise loop; see codelets.def for the sizes. */
-enum { EW_CODE_BYTES = 384, EW_FORMS = 2 };
+enum { EW_CODE_BYTES = 384, EW_FORMS = 2, POINTER_BYTES = 4 };
 
 /* Ids: codelet x type, then elementwise operation x form x type. */
 enum {
@@ -45,6 +46,17 @@ int64_t lp_codelet_set_bytes(const LpCodeletSet *s)
     return bytes;
 }
 
+int codelet_id(CodeletId id, LpCostType t)
+{
+    return (int)id * LP_COST_N_TYPES + (int)t;
+}
+
+int ew_codelet_id(LpEwOp op, LpEwForm form, LpCostType t)
+{
+    int scalar = form == LP_EW_SCALAR; /* in place differs by no code */
+    return N_PLAIN + ((int)op * EW_FORMS + scalar) * LP_COST_N_TYPES + (int)t;
+}
+
 static void add_id(LpCost *c, int id)
 {
     c->codelets.w[id / 64] |= UINT64_C(1) << (id % 64);
@@ -53,21 +65,68 @@ static void add_id(LpCost *c, int id)
 
 void cost_codelet(LpCost *c, CodeletId id, LpCostType t)
 {
-    add_id(c, (int)id * LP_COST_N_TYPES + (int)t);
+    add_id(c, codelet_id(id, t));
 }
 
 void cost_ew_codelet(LpCost *c, LpEwOp op, LpEwForm form, LpCostType t)
 {
-    int scalar = form == LP_EW_SCALAR; /* in place differs by no code */
-    add_id(c,
-           N_PLAIN + ((int)op * EW_FORMS + scalar) * LP_COST_N_TYPES + (int)t);
+    add_id(c, ew_codelet_id(op, form, t));
 }
 
-void cost_step(const LpCostCtx *x, LpCost *c, int64_t exchange_cyc,
-               int64_t compute_cyc)
+/* The entry of a codelet; where there are too many, the last, of others. */
+static LpVertices *vertices_of(LpCost *c, int id)
+{
+    for (int i = 0; i < c->n_vertices; i++)
+        if (c->vertices[i].id == id)
+            return &c->vertices[i];
+    if (c->n_vertices == LP_VERTEX_KINDS) {
+        c->vertices[LP_VERTEX_KINDS - 1].id = LP_VERTEX_OTHERS;
+        return &c->vertices[LP_VERTEX_KINDS - 1];
+    }
+    c->vertices[c->n_vertices] = (LpVertices){.id = id};
+    return &c->vertices[c->n_vertices++];
+}
+
+static void add_vertices(LpCost *c, const LpVertices *v)
+{
+    LpVertices *to = vertices_of(c, v->id);
+    to->n += v->n;
+    to->edges += v->edges;
+    to->tile_bytes += v->tile_bytes;
+    to->edge_tile_bytes += v->edge_tile_bytes;
+    to->cyc = add_sat(to->cyc, v->cyc);
+    to->idle_cyc = add_sat(to->idle_cyc, v->idle_cyc);
+}
+
+/* State of the vertices of a tile: of each a run entry, its pointers and 4
+ * bytes for two scalars (PL cyclesTables). */
+static int64_t state_bytes(const Vertices *v)
+{
+    return v->n * (4 + POINTER_BYTES * v->edges + 4 * ((v->scalars + 1) / 2)) +
+           v->list_bytes;
+}
+
+void cost_vertices(LpCost *c, Vertices v)
+{
+    LpVertices all = {.id = v.id,
+                      .n = v.tiles * v.n,
+                      .edges = v.tiles * v.n * v.edges,
+                      .tile_bytes = state_bytes(&v),
+                      .edge_tile_bytes = v.n * v.edges * POINTER_BYTES,
+                      .cyc = mul_sat(v.tiles, v.cyc),
+                      .idle_cyc = mul_sat(v.tiles, v.idle_cyc)};
+    if (v.n <= 0)
+        return;
+    c->compute_cyc += v.cyc;
+    c->vertex_bytes += all.tile_bytes;
+    add_vertices(c, &all);
+}
+
+void cost_step(const LpCostCtx *x, LpCost *c, int64_t exchange_cyc, Vertices v)
 {
     c->exchange_cyc += exchange_cyc;
-    c->compute_cyc += compute_cyc;
+    cost_vertices(c, v);
+    c->compute_sets += v.n > 0;
     cost_sync(x, c, 1);
 }
 
@@ -107,6 +166,9 @@ void lp_cost_add(LpCost *c, LpCost next)
     c->code_bytes = lp_codelet_set_bytes(&c->codelets);
     if (next.tiles > c->tiles)
         c->tiles = next.tiles;
+    c->compute_sets += next.compute_sets;
+    for (int i = 0; i < next.n_vertices; i++)
+        add_vertices(c, &next.vertices[i]);
 }
 
 LpCost lp_cost_repeat(LpCost c, int64_t times)
@@ -115,7 +177,69 @@ LpCost lp_cost_repeat(LpCost c, int64_t times)
     c.exchange_cyc = mul_sat(c.exchange_cyc, times);
     c.sync_cyc = mul_sat(c.sync_cyc, times);
     c.flops = mul_sat(c.flops, times);
+    for (int i = 0; i < c.n_vertices; i++) {
+        c.vertices[i].cyc = mul_sat(c.vertices[i].cyc, times);
+        c.vertices[i].idle_cyc = mul_sat(c.vertices[i].idle_cyc, times);
+    }
     return c;
+}
+
+void lp_cost_not_run(LpCost *c)
+{
+    *c = lp_cost_repeat(*c, 0);
+}
+
+LpCost lp_cost_custom(int64_t cyc, int64_t tile_bytes, int tiles)
+{
+    LpCost c = {.temp_tile_bytes = tile_bytes, .tiles = tiles};
+    cost_vertices(&c,
+                  (Vertices){.id = codelet_id(LP_CODELET_custom, LP_COST_FLOAT),
+                             .tiles = tiles,
+                             .n = cyc > 0,
+                             .cyc = cyc});
+    c.compute_sets = c.n_vertices;
+    return c;
+}
+
+/* Elementwise operations by what PopLibs has them as. */
+static const char *ew_family(LpEwOp op, bool scalar)
+{
+    if (op >= LP_EW_relu_grad)
+        return "popnn::NonLinearityGrad1D";
+    if (op == LP_EW_relu || (op >= LP_EW_tanh && op <= LP_EW_gelu_erf))
+        return "popnn::NonLinearity1D";
+    if (op >= LP_EW_abs)
+        return "popops::UnaryOp1D";
+    if (op >= LP_EW_select)
+        return "popops";
+    return scalar ? "popops::BroadcastScalar1D" : "popops::BinaryOp1D";
+}
+
+LpVertexName lp_vertex_name(int id)
+{
+    static const char *const plain[] = {
+#define CODELET(name, bytes, title) title,
+#include "runtime/cost/codelets.def"
+#undef CODELET
+    };
+    static const char *const ew[] = {
+#define EW(op, ...) #op,
+#include "runtime/cost/elementwise.def"
+#undef EW
+    };
+    static const char *const type[] = {"half", "float", "int"};
+    LpVertexName name = {"other vertices"};
+    int at = id - N_PLAIN;
+    if (at < 0) {
+        snprintf(name.text, sizeof name.text, "%s<%s>",
+                 plain[id / LP_COST_N_TYPES], type[id % LP_COST_N_TYPES]);
+    } else if (id < N_IDS) {
+        LpEwOp op = (LpEwOp)(at / LP_COST_N_TYPES / EW_FORMS);
+        bool scalar = at / LP_COST_N_TYPES % EW_FORMS;
+        snprintf(name.text, sizeof name.text, "%s<%s, %s>",
+                 ew_family(op, scalar), ew[op], type[at % LP_COST_N_TYPES]);
+    }
+    return name;
 }
 
 LpTileMap lp_tile_map(const LpCostCtx *x, LpCostType t, int64_t n,
@@ -160,13 +284,6 @@ int64_t lp_packets_code_bytes(const LpChip *chip, int64_t bytes, int tiles)
         return 0;
     return lp_control_code_bytes(chip, 1, 0) +
            n * (PACKET_HEADER + PACKET_INSTRUCTIONS * chip->instruction_bytes);
-}
-
-int64_t lp_vertex_bytes(int64_t vertices, int pointers, int scalars)
-{
-    /* a run entry, 4 bytes a pointer, 4 bytes for two scalars: PL
-     * cyclesTables */
-    return vertices * (4 + 4 * pointers + 4 * ((scalars + 1) / 2));
 }
 
 int64_t lp_stack_bytes(const LpChip *chip)

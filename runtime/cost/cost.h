@@ -34,6 +34,25 @@ typedef struct LpCodeletSet {
     uint64_t w[5];
 } LpCodeletSet;
 
+/* Vertices of one codelet, over all tiles. */
+typedef struct LpVertices {
+    int id; /* private to runtime/cost; equal for equal names */
+    int64_t n;
+    int64_t edges;           /* regions of memory that their fields point to */
+    int64_t tile_bytes;      /* state of a tile's */
+    int64_t edge_tile_bytes; /* of that, pointers */
+    int64_t cyc, idle_cyc; /* of all tiles together; of these, threads that have
+                              nothing to do */
+} LpVertices;
+
+enum { LP_VERTEX_KINDS = 16, LP_VERTEX_OTHERS = 1 << 20 };
+
+typedef struct LpVertexName {
+    char text[80];
+} LpVertexName;
+
+LpVertexName lp_vertex_name(int id); /* as PopLibs calls the vertex */
+
 typedef struct LpCost {
     int64_t compute_cyc, exchange_cyc, sync_cyc;
     int64_t flops;
@@ -47,10 +66,13 @@ typedef struct LpCost {
     int64_t code_bytes;             /* of `codelets`, held by each tile */
     LpCodeletSet codelets;
     int tiles; /* used by the widest step */
+    int64_t compute_sets;
+    int n_vertices; /* codelets; of too many the last is of others */
+    LpVertices vertices[LP_VERTEX_KINDS];
 } LpCost;
 
-/* `next` runs after *c: cycles, flops, steps, vertices and exchange code add, scratch
- * and tiles take the greater, codelets unite. */
+/* `next` runs after *c: cycles, flops, steps, vertices and exchange code add,
+ * scratch and tiles take the greater, codelets unite. */
 void lp_cost_add(LpCost *c, LpCost next);
 
 /* Scratch over all tiles. */
@@ -62,6 +84,13 @@ static inline int64_t lp_cost_temp_bytes(const LpCost *c)
 
 /* The same steps run `times` times in a loop: cycles and flops multiply. */
 LpCost lp_cost_repeat(LpCost c, int64_t times);
+
+/* It is there and does not run. */
+void lp_cost_not_run(LpCost *c);
+
+/* A vertex on each of `tiles` tiles that the library knows nothing of. */
+LpCost lp_cost_custom(int64_t cyc, int64_t tile_bytes, int tiles);
+
 int64_t lp_cost_cyc(const LpCost *c); /* compute + exchange + sync */
 
 /* --- what every function needs ----------------------------------------- */
@@ -224,8 +253,9 @@ typedef struct LpPlan {
     int64_t input_bytes, weight_bytes, partial_bytes; /* a tile, one loop turn
                                                        */
     int64_t temp_bytes, bound_bytes;                  /* a tile */
-    int64_t exchange_code_bytes, vertex_bytes;        /* a tile */
-    int64_t steps; /* of its program, those of the loop once */
+    int64_t exchange_code_bytes;                      /* a tile */
+    int64_t vertices, edges; /* a tile, regions of one vertex */
+    int64_t steps;           /* of its program, those of the loop once */
     int64_t flops;
 } LpPlan;
 
@@ -376,8 +406,6 @@ int64_t lp_control_code_bytes(const LpChip *chip, int64_t steps, int64_t calls);
  * chip or come. */
 int64_t lp_packets_code_bytes(const LpChip *chip, int64_t bytes, int tiles);
 
-/* State of vertices with so many pointer and scalar fields. */
-int64_t lp_vertex_bytes(int64_t vertices, int pointers, int scalars);
 int64_t lp_codelet_set_bytes(const LpCodeletSet *s);
 int64_t lp_stack_bytes(const LpChip *chip);
 

@@ -74,13 +74,22 @@ static LpTileMap spread(const LpCostCtx *x, LpCostType t, int64_t n)
     return lp_tile_map(x, t, n, vec_elems(x->chip, t));
 }
 
-/* One compute set of one vertex a tile, without exchange. */
-static LpCost one_step(const LpCostCtx *x, LpTileMap m, int64_t cyc,
+/* One compute set of one vertex a tile, without exchange; its workers get a
+ * tile's elements in vectors. */
+static LpCost one_step(const LpCostCtx *x, int id, LpTileMap m, int64_t cyc,
                        int pointers)
 {
     LpCost c = {.tiles = m.tiles};
-    cost_step(x, &c, 0, cyc);
-    c.vertex_bytes = lp_vertex_bytes(1, pointers, 2);
+    int64_t bytes = x->chip->data_path_bytes;
+    cost_step(x, &c, 0,
+              (Vertices){.id = id,
+                         .tiles = m.tiles,
+                         .n = 1,
+                         .edges = pointers,
+                         .scalars = 2,
+                         .cyc = cyc,
+                         .idle_cyc = idle_cyc(x->chip, cyc,
+                                              div_up(m.tile_bytes, bytes))});
     return c;
 }
 
@@ -90,9 +99,9 @@ LpCost lp_cost_elementwise(const LpCostCtx *x, LpEwOp op, LpEwForm form,
     if (n <= 0)
         return (LpCost){0};
     LpTileMap m = spread(x, t, n);
-    LpCost c =
-        one_step(x, m, lp_ew_tile_cyc(x->chip, op, form, t, m.tile_elems),
-                 form == LP_EW_BINARY ? 3 : 2);
+    LpCost c = one_step(x, ew_codelet_id(op, form, t), m,
+                        lp_ew_tile_cyc(x->chip, op, form, t, m.tile_elems),
+                        form == LP_EW_BINARY ? 3 : 2);
     c.flops = n;
     cost_ew_codelet(&c, op, form, t);
     return c;
@@ -113,7 +122,8 @@ LpCost lp_cost_broadcast(const LpCostCtx *x, LpEwOp op, LpCostType t, int64_t n,
                               : rows * (12 + 3 * div_up(vecs, W));
     if (!is_arithmetic(op, t))
         share += loop_cyc(op, LP_EW_BINARY, t, div_up(m.tile_elems, W));
-    LpCost c = one_step(x, m, SUPER + W * (26 + share), 3);
+    LpCost c = one_step(x, codelet_id(LP_CODELET_broadcast, t), m,
+                        SUPER + W * (26 + share), 3);
     c.exchange_cyc =
         lp_exchange_cyc(x->chip, operand * lp_cost_type_bytes(t), 0, true);
     c.temp_tile_bytes = operand * lp_cost_type_bytes(t);
@@ -130,8 +140,8 @@ LpCost lp_cost_scaled_add(const LpCostCtx *x, LpCostType t, int64_t n,
     if (n <= 0)
         return (LpCost){0};
     LpTileMap m = spread(x, t, n);
-    LpCost c =
-        one_step(x, m, scaled_add_cyc(x->chip, t, m.tile_elems, mixed), 3);
+    LpCost c = one_step(x, codelet_id(LP_CODELET_scaled_add, t), m,
+                        scaled_add_cyc(x->chip, t, m.tile_elems, mixed), 3);
     c.flops = mul_sat(n, 2);
     cost_codelet(&c, LP_CODELET_scaled_add, t);
     return c;
@@ -148,7 +158,8 @@ LpCost lp_cost_cast(const LpCostCtx *x, LpCostType from, LpCostType to,
         loop = 9 * div_up(q, 4);
     else
         loop = to == LP_COST_HALF ? 2 * div_up(q, 4) : div_up(q, 2);
-    LpCost c = one_step(x, m, 12 + W * (18 + 19 + loop + 3), 2);
+    LpCost c = one_step(x, codelet_id(LP_CODELET_cast, to), m,
+                        12 + W * (18 + 19 + loop + 3), 2);
     cost_codelet(&c, LP_CODELET_cast, to);
     return c;
 }
@@ -159,7 +170,8 @@ LpCost lp_cost_fill(const LpCostCtx *x, LpCostType t, int64_t n)
         return (LpCost){0};
     LpTileMap m = spread(x, t, n);
     int64_t vecs = div_up(div_up(m.tile_elems, W), vec_elems(x->chip, t));
-    LpCost c = one_step(x, m, W * ((t == LP_COST_HALF ? 26 : 23) + vecs), 1);
+    LpCost c = one_step(x, codelet_id(LP_CODELET_fill, t), m,
+                        W * ((t == LP_COST_HALF ? 26 : 23) + vecs), 1);
     cost_codelet(&c, LP_CODELET_fill, t);
     return c;
 }
@@ -174,9 +186,14 @@ LpCost lp_cost_copy(const LpCostCtx *x, LpCostType t, int64_t n, int64_t run)
     if (n <= 0)
         return c;
     LpTileMap m = spread(x, t, n);
-    cost_step(x, &c, 0, copy_cyc(x->chip, t, m.tile_elems, transpose));
+    cost_step(x, &c, 0,
+              (Vertices){.id = codelet_id(LP_CODELET_copy, t),
+                         .tiles = m.tiles,
+                         .n = 1,
+                         .edges = 2,
+                         .scalars = 2,
+                         .cyc = copy_cyc(x->chip, t, m.tile_elems, transpose)});
     c.temp_tile_bytes = m.tile_bytes;
-    c.vertex_bytes = lp_vertex_bytes(1, 2, 2);
     cost_codelet(&c, LP_CODELET_copy, t);
     return c;
 }
@@ -194,10 +211,17 @@ LpCost lp_cost_serial(const LpCostCtx *x, LpCostType t, int64_t count,
     int64_t tiles = lp_min(count, ctx_tiles(x));
     int64_t each = div_up(count, tiles);
     int64_t bytes = mul_sat(elems, lp_cost_type_bytes(t));
-    cost_step(x, &c, 0, mul_sat(each, mul_sat(macs, SERIAL_MAC_CYC)));
+    int64_t cyc = mul_sat(each, mul_sat(macs, SERIAL_MAC_CYC));
+    cost_step(x, &c, 0,
+              (Vertices){.id = codelet_id(LP_CODELET_factor, t),
+                         .tiles = tiles,
+                         .n = each,
+                         .edges = 3,
+                         .scalars = 4,
+                         .cyc = cyc,
+                         .idle_cyc = idle_cyc(x->chip, cyc, 1)});
     c.flops = mul_sat(2, mul_sat(count, macs));
     c.temp_tile_bytes = mul_sat(each + 1, bytes);
-    c.vertex_bytes = lp_vertex_bytes(each, 3, 4);
     c.tiles = (int)tiles;
     cost_codelet(&c, LP_CODELET_factor, t);
     return c;
@@ -211,8 +235,16 @@ LpCost lp_cost_random(const LpCostCtx *x, LpRndOp op, LpCostType t, int64_t n)
         return (LpCost){0};
     LpTileMap m = spread(x, t, n);
     int64_t vecs = div_up(m.tile_elems, vec_elems(x->chip, t));
-    LpCost c = one_step(x, m, 6 + 24 * W + per_vec[op] * vecs, 2);
-    cost_step(x, &c, 0, 14 + 27 * W); /* the seed of this site */
+    int id = codelet_id(LP_CODELET_random, t);
+    LpCost c = one_step(x, id, m, 6 + 24 * W + per_vec[op] * vecs, 2);
+    /* the seed of this site */
+    cost_step(x, &c, 0,
+              (Vertices){.id = id,
+                         .tiles = m.tiles,
+                         .n = 1,
+                         .edges = 1,
+                         .scalars = 2,
+                         .cyc = 14 + 27 * W});
     c.flops = op == LP_RND_DROPOUT ? n : 0;
     cost_codelet(&c, LP_CODELET_random, t);
     return c;

@@ -120,23 +120,38 @@ static LpCost slice_part(const LpCostCtx *x, LpCostType t, Ways w,
     int64_t bus = chip->exchange_bytes_cyc;
     int64_t copy = w.count > 1 ? p->rows * p->words * WORD : 0;
     LpCost c = {.temp_tile_bytes = slice_temp(w, p)};
+    Vertices slices = {.id = codelet_id(LP_CODELET_multi_slice, t),
+                       .tiles = w.rows * w.cols * w.count,
+                       .n = W,
+                       .edges = 3,
+                       .scalars = 6,
+                       .cyc = slice_vertex(chip, t, p->count, p->elems)};
+    slices.idle_cyc = idle_cyc(chip, slices.cyc, p->count);
     cost_step(x, &c, div_up(copy - copy / w.count + WORD * p->count, bus),
-              slice_vertex(chip, t, p->count, p->elems));
+              slices);
     cost_sync(x, &c, 1);
     c.exchange_code_bytes = lp_exchange_code_bytes(chip, 1, w.rows);
     if (w.rows == 1)
         return c;
     /* which part has the row that is wanted: numbers, then three operations */
-    cost_step(
-        x, &c, 0,
-        lp_ew_tile_cyc(chip, LP_EW_add, LP_EW_UNARY, LP_COST_INT, p->chosen));
-    cost_step(x, &c, p->indices,
-              3 * lp_ew_tile_cyc(chip, LP_EW_add, LP_EW_BINARY, LP_COST_INT,
-                                 p->indices));
+    Vertices numbers = {.id =
+                            ew_codelet_id(LP_EW_add, LP_EW_BINARY, LP_COST_INT),
+                        .tiles = slices.tiles,
+                        .n = 1,
+                        .edges = 3,
+                        .scalars = 2,
+                        .cyc = lp_ew_tile_cyc(chip, LP_EW_add, LP_EW_UNARY,
+                                              LP_COST_INT, p->chosen)};
+    cost_step(x, &c, 0, numbers);
+    numbers.n = 3;
+    numbers.cyc = 3 * lp_ew_tile_cyc(chip, LP_EW_add, LP_EW_BINARY, LP_COST_INT,
+                                     p->indices);
+    cost_step(x, &c, p->indices, numbers);
     /* each tile collects its share of the rows from all parts */
     int64_t met = w.rows * p->chosen * p->words * WORD;
-    cost_step(x, &c, div_up(met + WORD * p->chosen, bus),
-              slice_vertex(chip, t, p->chosen, p->elems));
+    slices.cyc = slice_vertex(chip, t, p->chosen, p->elems);
+    slices.idle_cyc = idle_cyc(chip, slices.cyc, p->chosen);
+    cost_step(x, &c, div_up(met + WORD * p->chosen, bus), slices);
     cost_sync(x, &c, 2);
     c.exchange_code_bytes += lp_exchange_code_bytes(chip, w.rows, w.rows);
     return c;
@@ -152,7 +167,12 @@ static void add_dense(const LpCostCtx *x, LpCostType t, const LpLookup *l,
     int64_t vecs = div_up(div_up(mine, W), 2);
     lp_cost_add(c, lp_cost_fill(x, LP_COST_FLOAT, n * w.count));
     cost_step(x, c, div_up(mine * w.count * WORD, chip->exchange_bytes_cyc),
-              W * (24 + vecs * (6 + w.count)));
+              (Vertices){.id = codelet_id(LP_CODELET_reduce, LP_COST_FLOAT),
+                         .tiles = w.rows * w.cols * w.count,
+                         .n = 1,
+                         .edges = 2,
+                         .scalars = 3,
+                         .cyc = W * (24 + vecs * (6 + w.count))});
     cost_sync(x, c, 1);
     lp_cost_add(c, lp_cost_cast(x, t, LP_COST_FLOAT, n));
     lp_cost_add(c, lp_cost_scaled_add(x, LP_COST_FLOAT, n, false));
@@ -175,11 +195,18 @@ static LpCost update_part(const LpCostCtx *x, LpCostType t, const LpLookup *l,
     }
     if (w.rows >= 4 || (dense && t != sums)) {
         /* rows are brought in order before many tiles read them */
-        cost_step(x, &c, div_up(p->chosen * p->words * WORD, bus), 0);
+        cost_step(x, &c, div_up(p->chosen * p->words * WORD, bus), NO_VERTICES);
     }
     int64_t sent = w.rows > 1 || dense ? p->count * row : 0;
+    int64_t cyc = update_vertex(sums, p->count, p);
     cost_step(x, &c, div_up(sent + WORD * p->count, bus),
-              update_vertex(sums, p->count, p));
+              (Vertices){.id = codelet_id(LP_CODELET_multi_update, sums),
+                         .tiles = w.rows * w.cols * w.count,
+                         .n = 1,
+                         .edges = 3,
+                         .scalars = 6,
+                         .cyc = cyc,
+                         .idle_cyc = idle_cyc(chip, cyc, 1)});
     cost_sync(x, &c, 1);
     c.exchange_code_bytes += lp_exchange_code_bytes(chip, 1, w.rows);
     if (dense)
@@ -198,7 +225,6 @@ static LpCost planned(const LpCostCtx *x, LpCostType t, const LpLookup *l,
     LpCost c = adds ? update_part(x, t, l, w, &p) : slice_part(x, t, w, &p);
     c.flops = adds ? mul_sat(l->count, l->cols) : 0;
     c.tiles = (int)(w.rows * w.cols * w.count);
-    c.vertex_bytes = lp_vertex_bytes(adds ? 1 : W, 3, 6);
     cost_codelet(&c, adds ? LP_CODELET_multi_update : LP_CODELET_multi_slice,
                  t);
     return c;
@@ -224,9 +250,14 @@ LpCost lp_cost_dynamic_slice(const LpCostCtx *x, LpCostType t, int64_t rows,
     LpTileMap m = lp_tile_map(x, t, cols, 4 / lp_cost_type_bytes(t));
     int64_t vecs = div_up(div_up(m.tile_elems, W), vec_elems(x->chip, t));
     int64_t offset = lp_exchange_cyc(x->chip, 4, 0, true);
-    cost_step(x, &c, offset, 25 + W * (39 + (24 + 2 * vecs) * count));
+    cost_step(x, &c, offset,
+              (Vertices){.id = codelet_id(LP_CODELET_slice, t),
+                         .tiles = m.tiles,
+                         .n = 1,
+                         .edges = 3,
+                         .scalars = 4,
+                         .cyc = 25 + W * (39 + (24 + 2 * vecs) * count)});
     c.tiles = m.tiles;
-    c.vertex_bytes = lp_vertex_bytes(1, 3, 4);
     c.exchange_code_bytes = lp_exchange_code_bytes(x->chip, 1, 1);
     cost_codelet(&c, LP_CODELET_slice, t);
     return c;

@@ -329,6 +329,16 @@ static void add_relays(const LpCostCtx *x, LpCostType t, LpConvPass pass,
         add_update_relays(x, t, l, p);
 }
 
+/* The vertices of a part of the plan that takes so many cycles. */
+static void part_vertices(LpCost *c, const LpPlan *p, Vertices v)
+{
+    if (v.cyc <= 0)
+        return;
+    v.tiles = p->tiles;
+    cost_vertices(c, v);
+    c->compute_sets++;
+}
+
 LpCost lp_plan_cost(const LpCostCtx *x, LpCostType t, const LpPlan *p)
 {
     static const CodeletId codelet[] = {
@@ -344,7 +354,6 @@ LpCost lp_plan_cost(const LpCostCtx *x, LpCostType t, const LpPlan *p)
                 .temp_tile_bytes = p->temp_bytes,
                 .early_tile_bytes = lp_max(0, p->temp_bytes - p->partial_bytes),
                 .interleaved_tile_bytes = p->interleaved_bytes,
-                .vertex_bytes = p->vertex_bytes,
                 .exchange_code_bytes = p->exchange_code_bytes,
                 .tiles = (int)p->tiles};
     if (p->resident) { /* read where it lies */
@@ -355,19 +364,36 @@ LpCost lp_plan_cost(const LpCostCtx *x, LpCostType t, const LpPlan *p)
         c.temp_tile_bytes -= p->partial_bytes;
         c.early_tile_bytes = 0;
     }
-    c.compute_cyc = p->total_cyc - c.exchange_cyc - c.sync_cyc;
     if (!p->tiles)
         return c;
     bool kernel = p->method == LP_CONV_AMP && p->has_kernel;
-    cost_codelet(&c, kernel ? LP_CODELET_amp_conv : codelet[p->method], t);
+    CodeletId main = kernel ? LP_CODELET_amp_conv : codelet[p->method];
+    CodeletId last = LP_CODELET_cast;
+    cost_codelet(&c, main, t);
     if (p->split.in * p->split.kernel > 1)
-        cost_codelet(&c, LP_CODELET_partials_reduce, t);
+        cost_codelet(&c, last = LP_CODELET_partials_reduce, t);
     else if (t == LP_COST_HALF && x->partials == LP_COST_FLOAT)
         cost_codelet(&c, LP_CODELET_cast, t);
     if (p->transform_cyc)
         cost_codelet(&c, LP_CODELET_copy, t);
     if (p->split.serial_in * p->split.serial_out > 1)
         cost_codelet(&c, LP_CODELET_slice, t);
+    part_vertices(&c, p,
+                  (Vertices){.id = codelet_id(main, t),
+                             .n = p->vertices,
+                             .edges = p->edges,
+                             .scalars = 24,
+                             .cyc = p->tile_cyc});
+    Vertices others = {.n = 1, .edges = 2, .scalars = 2};
+    others.id = codelet_id(last, t);
+    others.cyc = p->reduce_cyc;
+    part_vertices(&c, p, others);
+    others.id = codelet_id(LP_CODELET_copy, t);
+    others.cyc = p->transform_cyc;
+    part_vertices(&c, p, others);
+    others.id = codelet_id(LP_CODELET_slice, t);
+    others.cyc = p->serial_cyc;
+    part_vertices(&c, p, others);
     return c;
 }
 

@@ -338,8 +338,8 @@ bool plan_eval(const LpCostCtx *x, const Conv *c, const LpSplit *s,
     int64_t got = pieces(p->input_bytes, s->out, LEAST_INPUT_BYTES) +
                   pieces(p->weight_bytes, field, LEAST_WEIGHT_BYTES);
     p->exchange_code_bytes += lp_exchange_code_bytes(chip, 2, got - 1);
-    p->vertex_bytes = lp_vertex_bytes(
-        t.groups, (int)lp_min(t.in / 16 + t.out / 16 + 2, 4096), 24);
+    p->vertices = t.groups;
+    p->edges = lp_min(t.in / 16 + t.out / 16 + 2, 4096);
     p->bound_bytes = (int64_t)(x->proportion * (double)chip->tile_bytes);
     p->fits = p->temp_bytes <= p->bound_bytes;
     return true;

@@ -120,13 +120,21 @@ static LpCost windows(const LpCostCtx *x, const Windows *w)
     if (n <= 0 || w->taps <= 0)
         return c;
     Plan p = plan(x, w);
-    cost_step(x, &c, div_up(p.bytes, x->chip->exchange_bytes_cyc), p.compute);
+    cost_step(
+        x, &c, div_up(p.bytes, x->chip->exchange_bytes_cyc),
+        (Vertices){.id = codelet_id(LP_CODELET_pool, w->type),
+                   .tiles = p.tiles,
+                   .n = 1,
+                   .edges = 4,
+                   .scalars = 6,
+                   .list_bytes = 6 * w->taps * lp_min(p.s.batch * p.s.rows, W),
+                   .cyc = p.compute,
+                   .idle_cyc = idle_cyc(x->chip, p.compute,
+                                        p.s.batch * p.s.rows * p.s.cols)});
     cost_sync(x, &c, 1);
     c.tiles = (int)p.tiles;
     c.flops = mul_sat(n, div_up(w->taps, w->row_step * w->col_step));
     c.temp_tile_bytes = p.bytes;
-    c.vertex_bytes = lp_vertex_bytes(1, 4, 6) +
-                     6 * w->taps * lp_min(p.s.batch * p.s.rows, W);
     c.exchange_code_bytes = lp_exchange_code_bytes(x->chip, 2, w->taps);
     cost_codelet(&c, LP_CODELET_pool, w->type);
     return c;
@@ -182,7 +190,7 @@ LpCost lp_cost_pool_grad(const LpCostCtx *x, LpRedOp op, LpCostType t,
     if (w.max)
         cost_step(x, &c,
                   lp_exchange_cyc(x->chip, m.tile_bytes, m.tile_bytes, false),
-                  0);
+                  NO_VERTICES);
     else
         lp_cost_add(&c, lp_cost_elementwise(x, LP_EW_mul, LP_EW_SCALAR, t, n));
     return c;

@@ -89,11 +89,18 @@ static OnTile on_tile(const int64_t *shape, int rank, uint32_t reduced,
     return t;
 }
 
-static void add_sets(const LpCostCtx *x, LpCost *c, int64_t exchange, Sets s)
+static void add_sets(const LpCostCtx *x, LpCost *c, int64_t exchange,
+                     LpCostType t, int64_t tiles, Sets s)
 {
-    cost_step(x, c, exchange, s.cyc);
+    cost_step(x, c, exchange,
+              (Vertices){.id = codelet_id(LP_CODELET_reduce, t),
+                         .tiles = lp_min(tiles, ctx_tiles(x)),
+                         .n = s.n,
+                         .edges = 2,
+                         .scalars = 3,
+                         .cyc = s.cyc});
+    c->compute_sets += s.n - 1;
     cost_sync(x, c, s.n - 1 + (exchange > 0));
-    c->vertex_bytes += s.n * lp_vertex_bytes(1, 2, 3);
 }
 
 /* Each output's partials on one tile. Runs among other reduced rows are first
@@ -106,9 +113,10 @@ static void on_each_tile(const LpCostCtx *x, LpRedOp op, LpCostType t,
     if (on.depth <= 1)
         return; /* nothing to do before the exchange */
     if (on.run == 1 || (rows > 1 && on.outs > 1))
-        add_sets(x, c, 0, strided(chip, op, t, part, on.outs * on.run, rows));
+        add_sets(x, c, 0, t, c->tiles,
+                 strided(chip, op, t, part, on.outs * on.run, rows));
     if (on.run > 1)
-        add_sets(x, c, 0,
+        add_sets(x, c, 0, t, c->tiles,
                  continuous(chip, op, rows > 1 && on.outs > 1 ? part : t,
                             on.outs, on.outs > 1 ? on.run : on.depth));
 }
@@ -139,11 +147,11 @@ static void over_tiles(const LpCostCtx *x, LpRedOp op, LpCostType part,
         int64_t rows = lp_max(div_up(depth, ways), 2);
         int64_t mine =
             div_up(div_up(n_out, cols) * div_up(depth, rows), tiles) * cols;
-        add_sets(x, c, lp_exchange_cyc(chip, mine * rows * e, 0, false),
-                 strided(chip, op, part, part, mine, rows));
-        note_temp(
-            c, mine * rows * e,
-            div_up(div_up(n_out, cols) * div_up(depth, rows) * cols, mine));
+        int64_t used =
+            div_up(div_up(n_out, cols) * div_up(depth, rows) * cols, mine);
+        add_sets(x, c, lp_exchange_cyc(chip, mine * rows * e, 0, false), part,
+                 used, strided(chip, op, part, part, mine, rows));
+        note_temp(c, mine * rows * e, used);
         c->exchange_code_bytes += lp_exchange_code_bytes(chip, rows, rows);
         depth = div_up(depth, rows);
         sources = lp_min(tiles, mul_sat(div_up(n_out, cols), depth));
@@ -153,8 +161,8 @@ static void over_tiles(const LpCostCtx *x, LpRedOp op, LpCostType part,
         lp_max(lp_tile_map(x, part, n_out, vec_elems(chip, part)).tile_elems,
                least),
         n_out);
-    add_sets(x, c, lp_exchange_cyc(chip, mine * depth * e, 0, false),
-             strided(chip, op, part, part, mine, depth));
+    add_sets(x, c, lp_exchange_cyc(chip, mine * depth * e, 0, false), part,
+             div_up(n_out, mine), strided(chip, op, part, part, mine, depth));
     note_temp(c, mine * depth * e, div_up(n_out, mine));
     c->exchange_code_bytes += lp_exchange_code_bytes(chip, depth, depth);
     cost_codelet(c, LP_CODELET_reduce, part);

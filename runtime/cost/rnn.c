@@ -29,7 +29,14 @@ static void gate(Step *p, LpEwOp e, int64_t n)
     LpTileMap m = lp_tile_map(p->x, p->t, n, vec_elems(p->x->chip, p->t));
     int64_t vecs = div_up(m.tile_elems, 6 * vec_elems(p->x->chip, p->t));
     int64_t each = p->t != LP_COST_HALF ? 5 : e == LP_EW_tanh ? 1 : 2;
-    p->c.compute_cyc += 9 + 6 * (18 + 3 + 2 * each + (vecs - 1) * 2 * each + 4);
+    cost_vertices(&p->c,
+                  (Vertices){.id = ew_codelet_id(e, LP_EW_UNARY_INPLACE, p->t),
+                             .tiles = m.tiles,
+                             .n = 1,
+                             .edges = 1,
+                             .scalars = 2,
+                             .cyc = 9 + 6 * (18 + 3 + 2 * each +
+                                             (vecs - 1) * 2 * each + 4)});
     p->c.flops += n;
     cost_ew_codelet(&p->c, e, LP_EW_UNARY_INPLACE, p->t);
 }
@@ -40,7 +47,8 @@ static void gates_in_place(Step *p, int64_t sigmoids, int64_t n)
         gate(p, LP_EW_sigmoid, sigmoids);
     if (n)
         gate(p, LP_EW_tanh, n);
-    cost_step(p->x, &p->c, 0, 0);
+    cost_step(p->x, &p->c, 0, NO_VERTICES);
+    p->c.compute_sets++;
 }
 
 /* One expression of so many operations on `inputs` tensors of n elements: a
@@ -51,7 +59,13 @@ static void fused(Step *p, int inputs, int ops, int64_t n)
     LpTileMap m = lp_tile_map(p->x, p->t, n, v);
     int64_t vecs = lp_max(div_up(m.tile_elems, 6 * v), 2);
     vecs = lp_min(vecs, div_up(m.tile_elems, v));
-    cost_step(p->x, &p->c, 0, 6 * (13 + vecs * inputs * ops));
+    cost_step(p->x, &p->c, 0,
+              (Vertices){.id = ew_codelet_id(LP_EW_mul, LP_EW_BINARY, p->t),
+                         .tiles = m.tiles,
+                         .n = 1,
+                         .edges = inputs + 1,
+                         .scalars = 2,
+                         .cyc = 6 * (13 + vecs * inputs * ops)});
     p->c.flops += n * ops;
     cost_ew_codelet(&p->c, LP_EW_mul, LP_EW_BINARY, p->t);
 }
@@ -65,8 +79,15 @@ static void slice(Step *p, int64_t n)
 /* A copy between tensors that lie alike. */
 static void keep(Step *p, int64_t n)
 {
-    int64_t mine = lp_tile_map(p->x, p->t, n, 8).tile_elems;
-    cost_step(p->x, &p->c, 0, copy_cyc(p->x->chip, p->t, mine, false));
+    LpTileMap m = lp_tile_map(p->x, p->t, n, 8);
+    cost_step(
+        p->x, &p->c, 0,
+        (Vertices){.id = codelet_id(LP_CODELET_copy, p->t),
+                   .tiles = m.tiles,
+                   .n = 1,
+                   .edges = 2,
+                   .scalars = 2,
+                   .cyc = copy_cyc(p->x->chip, p->t, m.tile_elems, false)});
 }
 
 /* A product's result, grouped by the batch: transposed where it is, sent to
@@ -75,11 +96,17 @@ static void bring(Step *p, int64_t n)
 {
     int64_t tiles = ctx_tiles(p->x), mine = div_up(n, tiles);
     cost_step(p->x, &p->c, 0,
-              transpose_cyc(p->t, div_up(mine, 256), (Block){16, 16}));
+              (Vertices){.id = codelet_id(LP_CODELET_copy, p->t),
+                         .tiles = tiles,
+                         .n = 1,
+                         .edges = 2,
+                         .scalars = 2,
+                         .cyc = transpose_cyc(p->t, div_up(mine, 256),
+                                              (Block){16, 16})});
     cost_step(
         p->x, &p->c,
         div_up(mine * lp_cost_type_bytes(p->t), p->x->chip->exchange_bytes_cyc),
-        0);
+        NO_VERTICES);
 }
 
 static void multiply(Step *p, int64_t k, int64_t n, LpConvPass pass)
@@ -99,9 +126,17 @@ static void gates(Step *p, int gates, LpConvPass pass)
 
 static void count_up(Step *p)
 {
+    int64_t cyc =
+        lp_ew_tile_cyc(p->x->chip, LP_EW_add, LP_EW_SCALAR, LP_COST_INT, 1);
     cost_step(
         p->x, &p->c, 0,
-        lp_ew_tile_cyc(p->x->chip, LP_EW_add, LP_EW_SCALAR, LP_COST_INT, 1));
+        (Vertices){.id = ew_codelet_id(LP_EW_add, LP_EW_SCALAR, LP_COST_INT),
+                   .tiles = 1,
+                   .n = 1,
+                   .edges = 2,
+                   .scalars = 2,
+                   .cyc = cyc,
+                   .idle_cyc = idle_cyc(p->x->chip, cyc, 1)});
 }
 
 static void lstm(Step *p, LpConvPass pass, bool trains)

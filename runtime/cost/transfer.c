@@ -22,7 +22,8 @@ LpCost lp_cost_exchange(const LpCostCtx *x, LpCostType t, int64_t n,
         return c;
     LpTileMap m = lp_tile_map(x, t, n, vec_elems(x->chip, t));
     cost_step(x, &c,
-              lp_exchange_cyc(x->chip, m.tile_bytes, m.tile_bytes, false), 0);
+              lp_exchange_cyc(x->chip, m.tile_bytes, m.tile_bytes, false),
+              NO_VERTICES);
     c.tiles = m.tiles;
     int64_t runs = div_up(m.tile_elems, lp_max(run, 1));
     c.exchange_code_bytes = lp_exchange_code_bytes(x->chip, runs, runs);
@@ -82,7 +83,14 @@ LpCost lp_cost_collective(const LpCostCtx *x, const LpSystem *sys,
     c.tiles = m.tiles;
     if (adds) {
         /* one vector of 8 bytes a cycle, all chunks but the own */
-        c.compute_cyc = div_up(m.tile_bytes * hops, (int64_t)replicas * 8);
+        cost_vertices(&c, (Vertices){.id = codelet_id(LP_CODELET_scaled_add, t),
+                                     .tiles = m.tiles,
+                                     .n = hops,
+                                     .edges = 3,
+                                     .scalars = 2,
+                                     .cyc = div_up(m.tile_bytes * hops,
+                                                   (int64_t)replicas * 8)});
+        c.compute_sets = hops;
         c.flops = div_up(bytes, lp_cost_type_bytes(t));
         cost_codelet(&c, LP_CODELET_scaled_add, t);
     }

@@ -19,6 +19,13 @@ static inline int64_t mul_sat(int64_t a, int64_t b)
     return lp_mul_i64(a, b, &r) ? r : INT64_MAX;
 }
 
+/* Sum that stays at INT64_MAX. */
+static inline int64_t add_sat(int64_t a, int64_t b)
+{
+    int64_t r;
+    return lp_add_i64(a, b, &r) ? r : INT64_MAX;
+}
+
 /* Elements of a 64-bit vector. */
 static inline int64_t vec_elems(const LpChip *chip, LpCostType t)
 {
@@ -34,7 +41,7 @@ static inline int64_t ctx_tiles(const LpCostCtx *x)
 
 /* Codelets beside the elementwise ones. */
 typedef enum {
-#define CODELET(name, bytes) LP_CODELET_##name,
+#define CODELET(name, bytes, title) LP_CODELET_##name,
 #include "runtime/cost/codelets.def"
 #undef CODELET
     LP_N_CODELETS
@@ -44,10 +51,38 @@ typedef enum {
 void cost_codelet(LpCost *c, CodeletId id, LpCostType t);
 void cost_ew_codelet(LpCost *c, LpEwOp op, LpEwForm form, LpCostType t);
 
-/* Counts one step: its sync, and its compute and exchange cycles. */
-void cost_step(const LpCostCtx *x, LpCost *c, int64_t exchange_cyc,
-               int64_t compute_cyc);
+int codelet_id(CodeletId id, LpCostType t);
+int ew_codelet_id(LpEwOp op, LpEwForm form, LpCostType t);
+
+/* Vertices of a codelet: n on each of so many tiles, in cyc cycles of a tile,
+ * of which so many pass while threads have nothing to do (as cycles of all
+ * threads together). `edges`: regions that the fields of one point to;
+ * `scalars`: its other fields; list_bytes: work lists of all n. */
+typedef struct Vertices {
+    int id; /* codelet_id, ew_codelet_id */
+    int64_t tiles, n;
+    int64_t edges, scalars, list_bytes;
+    int64_t cyc, idle_cyc;
+} Vertices;
+
+#define NO_VERTICES ((Vertices){0})
+
+/* Their cycles, their state, and that they are there; their codelet is counted
+ * with cost_codelet. */
+void cost_vertices(LpCost *c, Vertices v);
+
+/* Counts one step: an exchange, its sync and the compute set of the vertices,
+ * if there are any. */
+void cost_step(const LpCostCtx *x, LpCost *c, int64_t exchange_cyc, Vertices v);
 void cost_sync(const LpCostCtx *x, LpCost *c, int64_t steps);
+
+/* What is idle of cyc cycles where n items are dealt to the workers. */
+static inline int64_t idle_cyc(const LpChip *chip, int64_t cyc, int64_t n)
+{
+    int64_t w = chip->workers, most = div_up(n, w) * w;
+    return most ? (int64_t)((double)cyc * (double)(most - n) / (double)most)
+                : 0;
+}
 
 /* --- tile kernels (kernels.c): cycles of one vertex on one tile ----------- */
 

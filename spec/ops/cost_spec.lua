@@ -67,6 +67,35 @@ describe("an addition with alpha", function()
   end)
 end)
 
+describe("vertices", function()
+  local function added(rows, columns)
+    local x = { dtype = "float16", shape = { rows, columns } }
+    return core.op_cost("add", { x, x }, { alpha = 1 }, "ipu2")
+  end
+
+  it("of an elementwise operation are one a tile, and workers without vectors are idle", function()
+    local c = added(T, 240)
+    assert.equal(1, c.compute_sets)
+    assert.same({ { name = "popops::BinaryOp1D<add, half>", n = T, edges = 3 * T, idle_cyc = 0,
+      cyc = T * c.compute_cyc, tile_bytes = 4 + 3 * 4 + 4 } }, c.vertices) -- 60 vectors a tile
+    c = added(T, 4) -- one vector a tile, five of six workers have none
+    assert.equal(T * math.floor(c.compute_cyc * 5 / 6), c.vertices[1].idle_cyc)
+    c = added(1, 2)
+    assert.equal(1, c.vertices[1].n)
+    assert.equal(c.compute_cyc, c.vertices[1].cyc)
+  end)
+
+  it("of a product are its own, those of its sums and of its copies", function()
+    local function x(...) return { dtype = "float16", shape = { ... } } end
+    local names = {}
+    for _, v in ipairs(core.op_cost("mm", { x(64, 8192), x(8192, 64) }, {}, "ipu2").vertices) do
+      names[v.name] = v.n
+    end
+    assert.is_true(names["poplin::ConvPartial1x1Out<half>"] >= 1)
+    assert.is_true(names["popops::ReducePartialsEqualSize<half>"] >= 1)
+  end)
+end)
+
 describe("a triangular system", function()
   local unit = { upper = false, left = true, unitriangular = true }
   local function of(op, attributes, ...)

@@ -229,6 +229,25 @@ static LpStatus cost_of(const LpOp *op, Call *c, const LpChip *chip, LpCost *o,
     return st;
 }
 
+/* vertices = {{name=, n=, …}, …}, and how many compute sets. */
+static void push_vertices(lua_State *L, const LpCost *c)
+{
+    lua_createtable(L, c->n_vertices, 0);
+    for (int i = 0; i < c->n_vertices; i++) {
+        const LpVertices *v = &c->vertices[i];
+        lua_createtable(L, 0, 6);
+        lp_set_string(L, "name", lp_vertex_name(v->id).text);
+        lp_set_int(L, "n", v->n);
+        lp_set_int(L, "edges", v->edges);
+        lp_set_int(L, "tile_bytes", v->tile_bytes);
+        lp_set_int(L, "cyc", v->cyc);
+        lp_set_int(L, "idle_cyc", v->idle_cyc);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "vertices");
+    lp_set_int(L, "compute_sets", c->compute_sets);
+}
+
 static int op_cost(lua_State *L)
 {
     LpErr e = {0};
@@ -248,7 +267,7 @@ static int op_cost(lua_State *L)
         return 0;
     read_call(L, op, &c);
     lp_must(L, cost_of(op, &c, chip, &o, &e), &e);
-    lua_createtable(L, 0, 10);
+    lua_createtable(L, 0, 12);
     lp_set_int(L, "compute_cyc", o.compute_cyc);
     lp_set_int(L, "exchange_cyc", o.exchange_cyc);
     lp_set_int(L, "sync_cyc", o.sync_cyc);
@@ -259,6 +278,7 @@ static int op_cost(lua_State *L)
     lp_set_int(L, "exchange_code_bytes", o.exchange_code_bytes);
     lp_set_int(L, "code_bytes", o.code_bytes);
     lp_set_int(L, "tiles", o.tiles);
+    push_vertices(L, &o);
     return 1;
 }
 

@@ -601,12 +601,8 @@ static void cost_branch(const LpCostReq *r, LpCost *out)
 {
     LpCost a = body_cost(r, r->attr[LP_BRANCH_THEN].graph);
     LpCost b = body_cost(r, r->attr[LP_BRANCH_OTHERWISE].graph);
-    LpCost dear = lp_cost_cyc(&a) > lp_cost_cyc(&b) ? a : b;
+    lp_cost_not_run(lp_cost_cyc(&a) > lp_cost_cyc(&b) ? &b : &a);
     lp_cost_add(&a, b);
-    a.compute_cyc = dear.compute_cyc;
-    a.exchange_cyc = dear.exchange_cyc;
-    a.sync_cyc = dear.sync_cyc;
-    a.flops = dear.flops;
     lp_cost_add(out, a);
 }
 

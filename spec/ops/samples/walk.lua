@@ -300,11 +300,26 @@ function M.nodes(op, sample)
   return out
 end
 
+-- Tiles compute in vertices: what computes has some, in compute sets, whose cycles over all
+-- tiles are those of the slowest tile at least and of as many tiles as there are at most.
+local function check_vertices(node, c, tiles)
+  local cycles, bytes = 0, 0
+  for _, v in ipairs(c.vertices) do
+    assert(v.n > 0 and v.cyc >= v.idle_cyc and v.idle_cyc >= 0, node.op .. ": " .. v.name)
+    cycles, bytes = cycles + v.cyc, bytes + v.tile_bytes
+  end
+  assert(c.compute_cyc <= cycles and cycles <= tiles * c.compute_cyc, ("%s computes for %d cycles, "
+    .. "its vertices for %d"):format(node.op, c.compute_cyc, cycles))
+  assert(bytes == c.vertex_bytes, node.op .. ": state of vertices")
+  assert((c.compute_sets > 0) == (#c.vertices > 0), node.op .. ": compute sets")
+end
+
 --- Cycles of a node on the three chips are there and positive.
 function M.cost(record, node)
   for _, chip in ipairs({ "ipu1", "ipu2", "ipu21" }) do
     local c = core.op_cost(node.op, node.operands, node.attributes, chip)
     assert(c, node.op .. " has no cost")
+    check_vertices(node, c, core.chip(chip).tiles)
     if not M.costs_nothing(record) then
       assert(c.cyc > 0, ("%s costs %d cycles on %s"):format(node.op, c.cyc, chip))
       assert(c.tiles > 0, ("%s uses no tile of %s"):format(node.op, chip))

@@ -403,9 +403,8 @@ static void ask_cost(const LpCustomOp *c, const LpCostReq *r,
                      .gradient = grad,
                      .tiles = r->tiles};
     c->op.cost(&q);
-    lp_cost_add(out, (LpCost){.compute_cyc = bounded(q.cycles),
-                              .temp_tile_bytes = bounded(q.bytes),
-                              .tiles = r->tiles});
+    lp_cost_add(out,
+                lp_cost_custom(bounded(q.cycles), bounded(q.bytes), r->tiles));
 }
 
 static void cost(const LpCostReq *r, LpCost *out)
