@@ -24,6 +24,10 @@ PICTURES[#PICTURES + 1] = "layer4.0.downsample.1"
 
 local MLPERF_PICTURES = { "layer1.0", "layer1.2", "layer2.0", "layer2.2", "layer3.0", "layer3.3" }
 
+-- Of TensorFlow: gradients and momentum are of the weights' type.
+local TF = { name = "ResNet-50", model = "resnet", checkpoints = MLPERF_PICTURES,
+  half_moments = 1, replicas = 16 }
+
 local function with(of, more)
   local out = {}
   for _, from in ipairs({ of, more }) do
@@ -62,10 +66,19 @@ return {
   { name = "ResNet-50", system = "Bow Pod16", chip = 21, model = "resnet", micro_batch = 18,
     accumulation = 57, replicas = 16, checkpoints = PICTURES, proportion = 0.16, rate = 37061,
     from = "SDK 3.0, PyTorch" },
-  { name = "ResNet-50", system = "POD16 (Mk2)", chip = 2, model = "resnet", micro_batch = 20,
-    accumulation = 10, replicas = 16, checkpoints = MLPERF_PICTURES, proportion = 0.15,
-    rate = 28640, from = "MLPerf v1.1, TensorFlow, with evaluations" },
-  { name = "ResNet-50", system = "Bow Pod16", chip = 21, model = "resnet", micro_batch = 22,
-    accumulation = 10, replicas = 16, checkpoints = MLPERF_PICTURES, proportion = 0.15,
-    rate = 41320, from = "MLPerf v2.0, TensorFlow, with evaluations" },
+  with(TF, { system = "POD16 (Mk2)", chip = 2, micro_batch = 20,
+    accumulation = 10, proportion = 0.15,
+    rate = 28640, from = "MLPerf v1.1, TensorFlow, with evaluations" }),
+  with(TF, { system = "Bow Pod16", chip = 21, micro_batch = 22,
+    accumulation = 10, proportion = 0.15,
+    rate = 41320, from = "MLPerf v2.0, TensorFlow, with evaluations" }),
+  with(LARGE, { name = "BERT-Large, 128 tokens", system = "Bow Pod64", chip = 21, model = "bert",
+    length = 128, masked = 20, micro_batch = 8, accumulation = 512, replicas = 16, rate = 19353,
+    proportion = { 0.14, 0.19, 0.19, 0.19 }, from = "before SDK 2.5, PopART" }),
+  with(TF, { system = "Bow Pod64", chip = 21, micro_batch = 20,
+    accumulation = 4, replicas = 64, proportion = 0.14,
+    rate = 153205, from = "SDK 3.0, TensorFlow" }),
+  with(TF, { system = "Bow Pod256", chip = 21, micro_batch = 20,
+    accumulation = 2, replicas = 256, proportion = 0.14,
+    rate = 456906, from = "SDK 3.0, TensorFlow" }),
 }

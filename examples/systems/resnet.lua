@@ -35,9 +35,10 @@ end
 ---@param rows integer pictures of a call
 ---@return table model, table optimizer, table[] inputs
 return function(c, rows)
-  local model = Net(c):half()
+  local model, gathered = Net(c):half(), c.half_moments and torch.float16 or torch.float32
   local momentum = poptorch.optim.SGD(model:parameters(), { lr = 2, momentum = 0.9,
-    weight_decay = 1e-4, loss_scaling = 128, velocity_scaling = 128, use_combined_accum = true })
+    weight_decay = 1e-4, loss_scaling = 128, velocity_scaling = 128, use_combined_accum = true,
+    accum_type = gathered, velocity_accum_type = gathered })
   return model, momentum, { torch.zeros({ rows, 3, 224, 224 }, { dtype = torch.uint8 }),
     torch.zeros({ rows }, { dtype = torch.int64 }) }
 end

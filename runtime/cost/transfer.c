@@ -50,16 +50,27 @@ LpCost lp_cost_ipu_copy(const LpCostCtx *x, const LpSystem *sys, int from,
     return c;
 }
 
-/* Bandwidth of the slowest hop in a ring over the replicas. */
-static double ring_bps(const LpSystem *sys, int replicas, int ipus_per_replica)
+/* The replicas of a collective: those of a rack are a ring; as many of each
+ * rack as there are shares meet their peers in other racks, a ring of racks for
+ * each share. */
+typedef struct Rings {
+    int inner, outer; /* replicas of a rack, racks */
+    double inner_bps, outer_bps;
+} Rings;
+
+static Rings rings(const LpSystem *sys, int replicas, int ipus_per_replica)
 {
     int ipus = replicas * ipus_per_replica;
-    if (ipus <= sys->ipus_machine)
-        return sys->link_bps;
-    double share = sys->gateway_bps / sys->ipus_machine;
-    if (ipus > sys->ipus_rack && sys->gateway_bps > 0 && share < sys->ring_bps)
-        return share;
-    return sys->ring_bps;
+    bool machine = ipus <= sys->ipus_machine;
+    Rings r = {replicas, 1, machine ? sys->link_bps : sys->ring_bps, 0};
+    if (ipus <= sys->ipus_rack || sys->gateway_bps <= 0)
+        return r;
+    int room = sys->ipus_rack / ipus_per_replica;
+    r.inner = room > 1 ? room : 1;
+    r.outer = (replicas + r.inner - 1) / r.inner;
+    /* a machine's gateway is shared by its IPUs */
+    r.outer_bps = sys->gateway_bps / sys->ipus_machine;
+    return r;
 }
 
 LpCost lp_cost_collective(const LpCostCtx *x, const LpSystem *sys,
@@ -69,13 +80,18 @@ LpCost lp_cost_collective(const LpCostCtx *x, const LpSystem *sys,
     LpCost c = {0};
     if (bytes <= 0 || replicas <= 1)
         return c;
+    Rings r = rings(sys, replicas, ipus_per_replica);
     bool adds = kind == LP_COLL_ALL_REDUCE || kind == LP_COLL_REDUCE_SCATTER;
-    int rounds = kind == LP_COLL_ALL_REDUCE ? 2 : 1, hops = replicas - 1;
-    double moved = (double)bytes * hops / replicas * rounds;
-    if (kind == LP_COLL_BROADCAST)
-        moved = (double)bytes; /* pipelined along the ring */
-    c.exchange_cyc =
-        at_rate(x->chip, moved, ring_bps(sys, replicas, ipus_per_replica));
+    int rounds = kind == LP_COLL_ALL_REDUCE ? 2 : 1;
+    int hops = r.inner - 1 + r.outer - 1;
+    double inner = (double)bytes * (r.inner - 1) / r.inner * rounds;
+    double outer = (double)bytes / r.inner * (r.outer - 1) / r.outer * rounds;
+    if (kind == LP_COLL_BROADCAST) { /* pipelined along the rings */
+        inner = r.inner > 1 ? (double)bytes : 0;
+        outer = r.outer > 1 ? (double)bytes : 0;
+    }
+    c.exchange_cyc = at_rate(x->chip, inner, r.inner_bps) +
+                     at_rate(x->chip, outer, r.outer_bps);
     int64_t sync =
         lp_chip_global_sync_cyc(x->chip, replicas * ipus_per_replica);
     c.sync_cyc = rounds * hops * sync;
@@ -83,13 +99,14 @@ LpCost lp_cost_collective(const LpCostCtx *x, const LpSystem *sys,
     c.tiles = m.tiles;
     if (adds) {
         /* one vector of 8 bytes a cycle, all chunks but the own */
-        cost_vertices(&c, (Vertices){.id = codelet_id(LP_CODELET_scaled_add, t),
-                                     .tiles = m.tiles,
-                                     .n = hops,
-                                     .edges = 3,
-                                     .scalars = 2,
-                                     .cyc = div_up(m.tile_bytes * hops,
-                                                   (int64_t)replicas * 8)});
+        cost_vertices(&c,
+                      (Vertices){.id = codelet_id(LP_CODELET_scaled_add, t),
+                                 .tiles = m.tiles,
+                                 .n = hops,
+                                 .edges = 3,
+                                 .scalars = 2,
+                                 .cyc = div_up(m.tile_bytes * (replicas - 1),
+                                               (int64_t)replicas * 8)});
         c.compute_sets = hops;
         c.flops = div_up(bytes, lp_cost_type_bytes(t));
         cost_codelet(&c, LP_CODELET_scaled_add, t);

@@ -242,8 +242,8 @@ describe("a placement that the strategy forbids", function()
     local sharded = poptorch.ShardedExecution()
     assert.matches("options:autoRoundNumIPUs(true))", refused("3 IPUs", sharded, { 0, 1, 2 }), 1,
       true)
-    assert.matches("options.Distributed)", refused("130 IPUs", sharded, { 0, 1 }, { rf = 65 }), 1,
-      true)
+    assert.matches("options.Distributed)",
+      refused("2050 IPUs", sharded, { 0, 1 }, { rf = 1025 }), 1, true)
   end)
 end)
 

@@ -431,6 +431,12 @@ describe("a transfer", function()
     assert.equal(4 * (6 + 3 * 6), r.exchange_code_bytes)
     assert.equal(0, ask("collective", "ipu2", "half", 2, 167000000, 4, 4).compute_cyc)
     assert.equal(0, ask("collective", "ipu2", "half", 0, 167000000, 1, 4).cycles)
+    -- four racks of 16 replicas of four IPUs: a ring of each rack at 32 GB/s, and of the racks
+    -- for each sixteenth at a quarter of a gateway's 25 GB/s
+    local far = ask("collective", "ipu2", "half", 0, 160000000, 64, 4)
+    assert.equal(math.ceil(2 * 15 / 16 * 160e6 / 32e9 * 1.33e9)
+      + math.ceil(2 * 3 / 4 * 10e6 / 6.25e9 * 1.33e9), far.exchange_cyc)
+    assert.equal(2 * (15 + 3) * 600, far.sync_cyc)
   end)
 
   it("shares the host link and the streaming memory of a machine", function()

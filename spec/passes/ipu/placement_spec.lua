@@ -119,8 +119,8 @@ describe("a placement beside the step", function()
     raises("ValueError", "entry 2 is no table", function()
       helper.simulate(traced, {}, wrong)
     end)
-    wrong.places[2] = { ipu = 64 }
-    raises("Error", "is on IPU 64: a replica has IPUs 0..63", function()
+    wrong.places[2] = { ipu = 1024 }
+    raises("Error", "is on IPU 1024: a replica has IPUs 0..1023", function()
       helper.simulate(traced, {}, wrong)
     end)
   end)

@@ -16,7 +16,7 @@
 #include "runtime/cost/cost.h"
 #include "src/ir/step.h"
 
-#define LP_MAX_IPUS 64 /* of all replicas of one process */
+#define LP_MAX_IPUS 1024 /* of all replicas of one process */
 
 typedef struct LpStrategyOps LpStrategyOps; /* strategy.h */
 

@@ -1,5 +1,7 @@
 /* One row of the schedule while it is made: its acts, and what those that pass
  * a link together cost. */
+#include <string.h>
+
 #include "src/passes/ipu/traffic.h"
 
 LpStatus lp_row_add(LpRowBuilder *b, LpAct act)
@@ -54,15 +56,16 @@ static bool in_part(const LpRow *r, const LpAct *a, bool runs, int part,
     return runs ? part_of(a) == part : a->kind == r->act[first].kind;
 }
 
-static void set_starts(LpRow *r)
+static void set_starts(const LpRowBuilder *b, LpRow *r)
 {
+    size_t ipus = (size_t)b->p->n_ipus;
     bool runs = false;
     for (uint32_t i = 0; i < r->n; i++)
         runs = runs || r->act[i].kind == LP_ACT_COMPUTE;
     int64_t end = 0;
     uint32_t first = 0;
     for (int part = 0; runs ? part <= AWAY : first < r->n; part++) {
-        int64_t at[LP_MAX_IPUS] = {0}, from = end;
+        int64_t *at = memset(b->at, 0, ipus * sizeof *b->at), from = end;
         uint32_t i = first;
         for (; i < r->n; i++) {
             if (in_part(r, &r->act[i], runs, part, first)) {
@@ -82,12 +85,14 @@ LpStatus lp_row_finish(LpRowBuilder *b, LpStatus s)
     r->n = (uint32_t)b->n_act;
     r->act = lp_ipu_keep(b->p, b->act, b->n_act, sizeof *b->act);
     lp_free(b->act);
-    *b = (LpRowBuilder){.p = b->p};
+    *b = (LpRowBuilder){.p = b->p, .at = b->at};
     r->total_cyc = r->compute_cyc + r->exchange_cyc + r->sync_cyc +
                    r->copy_cyc + r->host_cyc + r->stream_cyc +
                    r->collective_cyc;
-    if (r->act)
-        set_starts(r);
+    if (!b->at)
+        b->at = lp_ipu_scratch(b->p, (size_t)b->p->n_ipus, sizeof *b->at);
+    if (r->act && b->at)
+        set_starts(b, r);
     return s == LP_OK ? b->p->err->code : s;
 }
 
@@ -136,6 +141,8 @@ LpStatus lp_row_collective(LpRowBuilder *b, LpCollective kind, size_t first,
         LpCostCtx x = lp_ipu_ctx(p, i);
         LpAct act = {.kind = LP_ACT_COLLECTIVE, .run = -1, .ipu = i};
         for (int t = 0; t < LP_COST_N_TYPES; t++) {
+            if (bytes[i][t] == 0)
+                continue;
             LpCost c = lp_cost_collective(&x, p->o.system, kind, (LpCostType)t,
                                           bytes[i][t], members, apart);
             act.cycles += lp_cost_cyc(&c);
@@ -160,9 +167,9 @@ static int64_t carried(const LpIpuPlan *p, LpActKind kind, const int64_t *bytes,
     bool shared = kind == LP_ACT_HOST_IN && p->o.input_groups > 0;
     int64_t copies = shared ? p->o.input_groups : p->replicas;
     int64_t room = machine / p->n_ipus > 1 ? machine / p->n_ipus : 1;
-    for (int i = 0; i < p->n_ipus; i++)
-        if (i / machine == ipu / machine)
-            sum += bytes[i] < bytes[ipu] ? bytes[i] : bytes[ipu];
+    int64_t first = ipu / machine * machine, end = first + machine;
+    for (int64_t i = first; i < end && i < p->n_ipus; i++)
+        sum += bytes[i] < bytes[ipu] ? bytes[i] : bytes[ipu];
     return sum * (copies < room ? copies : room);
 }
 
@@ -172,9 +179,9 @@ LpStatus lp_row_transfer(LpRowBuilder *b, LpActKind kind, const int64_t *bytes,
     LpIpuPlan *p = b->p;
     int64_t slowest = 0;
     for (int i = 0; i < p->n_ipus; i++) {
-        LpCostCtx x = lp_ipu_ctx(p, i);
         if (bytes[i] <= 0)
             continue;
+        LpCostCtx x = lp_ipu_ctx(p, i);
         bool host = kind == LP_ACT_HOST_IN || kind == LP_ACT_HOST_OUT;
         int64_t all = carried(p, kind, bytes, i);
         LpCost c = host ? lp_cost_host_io(&x, p->o.system, all, 1)

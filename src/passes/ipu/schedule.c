@@ -1,26 +1,51 @@
 /* Rows of the loop, which the strategy orders, and what each costs. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/passes/ipu/strategy.h"
 #include "src/passes/ipu/traffic.h"
 
+/* Variables of one group that runs read in shares. */
+typedef struct Gathering {
+    size_t first;                       /* of the variables */
+    int64_t (*of_run)[LP_COST_N_TYPES]; /* bytes */
+} Gathering;
+
+/* What a row brings from one IPU to another. */
+typedef struct Pair {
+    int from, to;
+    int64_t bytes;
+} Pair;
+
 struct LpSchedule {
     LpIpuPlan *p;
     LpTraffic *traffic; /* by run */
     LpRowBuilder b;
-    int *runs, n;  /* of the row that is made */
-    int *level;    /* of a run within its row */
-    int64_t *pair; /* bytes from IPU to IPU */
-    bool last;     /* the turn has no next one in the update to fetch for */
-    bool begins;   /* it has none before it, whose outputs it sends */
+    int *runs, n;         /* of the row that is made */
+    int *level;           /* of a run within its row */
+    size_t *copy, *first; /* copies in the order of the runs that send them, and
+                             of each run the first of its own */
+    Gathering *gathering;
+    size_t n_gathering;
+    /* of a row, by IPU; pairs: as many as there are copies */
+    int64_t *cyc, *way, (*gathered)[LP_COST_N_TYPES];
+    Pair *pair;
+    bool last;   /* the turn has no next one in the update to fetch for */
+    bool begins; /* it has none before it, whose outputs it sends */
 };
+
+/* `n` figures of every IPU, 0. */
+static int64_t *clear(const LpSchedule *s, int64_t *figures, size_t n)
+{
+    return memset(figures, 0, n * (size_t)s->p->n_ipus * sizeof *figures);
+}
 
 /* ---- computing ----------------------------------------------------------- */
 /* The slowest IPU decides; of the runs of a level. */
 static void slowest_ipu(const LpSchedule *s, LpRow *row, int level)
 {
     const LpIpuPlan *p = s->p;
-    int64_t cyc[LP_MAX_IPUS] = {0};
+    int64_t *cyc = clear(s, s->cyc, 1);
     int worst = -1;
     for (int i = 0; i < s->n; i++) {
         const LpStagePass *r = &p->pass[s->runs[i]];
@@ -82,7 +107,7 @@ static int64_t work_so_far(const LpRow *row)
  * after another. */
 static void start_level(const LpSchedule *s, int level)
 {
-    int64_t at[LP_MAX_IPUS] = {0}, from = work_so_far(s->b.row);
+    int64_t *at = clear(s, s->cyc, 1), from = work_so_far(s->b.row);
     for (int i = 0; i < s->n; i++) {
         LpAct *a = &s->b.act[i];
         if (s->level[a->run] != level)
@@ -122,26 +147,50 @@ static bool listed(const LpSchedule *s, int run)
     return false;
 }
 
+static int by_ipus(const void *a, const void *b)
+{
+    const Pair *x = a, *y = b;
+    return x->from != y->from ? x->from - y->from : x->to - y->to;
+}
+
+/* What the runs of the row send; returns the number of pairs of IPUs. */
+static size_t find_pairs(const LpSchedule *s)
+{
+    const LpIpuPlan *p = s->p;
+    size_t n = 0, kept = 0;
+    for (int i = 0; i < s->n; i++)
+        for (size_t k = s->first[s->runs[i]]; k < s->first[s->runs[i] + 1];
+             k++) {
+            const LpIpuCopy *m = &p->copy[s->copy[k]];
+            if (m->from_ipu != m->to_ipu && !m->off_chip)
+                s->pair[n++] =
+                    (Pair){m->from_ipu, m->to_ipu,
+                           lp_type_bytes(lp_graph_type(p->step->micro, m->v))};
+        }
+    qsort(s->pair, n, sizeof *s->pair, by_ipus);
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0 && by_ipus(&s->pair[i], &s->pair[kept - 1]) == 0)
+            s->pair[kept - 1].bytes += s->pair[i].bytes;
+        else
+            s->pair[kept++] = s->pair[i];
+    }
+    return kept;
+}
+
 /* All links work at once, else one copy follows another. */
 static LpStatus copies(LpSchedule *s)
 {
     LpIpuPlan *p = s->p;
     LpRow *row = s->b.row;
     bool at_once = row->order == LP_ORDER_AT_ONCE;
-    int64_t *pair = s->pair, cyc = 0, sync = 0;
-    memset(pair, 0, LP_MAX_IPUS * LP_MAX_IPUS * sizeof *pair);
-    for (size_t i = 0; i < p->n_copy; i++) {
-        const LpIpuCopy *m = &p->copy[i];
-        if (m->from_ipu != m->to_ipu && !m->off_chip && listed(s, m->from))
-            pair[m->from_ipu * LP_MAX_IPUS + m->to_ipu] +=
-                lp_type_bytes(lp_graph_type(p->step->micro, m->v));
-    }
-    for (int i = 0; i < LP_MAX_IPUS * LP_MAX_IPUS; i++) {
-        if (!pair[i])
-            continue;
+    int64_t cyc = 0, sync = 0;
+    size_t n = find_pairs(s);
+    for (size_t i = 0; i < n; i++) {
+        const Pair *x = &s->pair[i];
         LpCost c;
-        LP_TRY(
-            lp_row_copy(&s->b, i / LP_MAX_IPUS, i % LP_MAX_IPUS, pair[i], &c));
+        if (x->bytes == 0)
+            continue;
+        LP_TRY(lp_row_copy(&s->b, x->from, x->to, x->bytes, &c));
         if (!at_once) {
             cyc += c.exchange_cyc;
             sync += c.sync_cyc;
@@ -158,15 +207,15 @@ static LpStatus copies(LpSchedule *s)
 static LpStatus gathers(LpSchedule *s)
 {
     const LpIpuPlan *p = s->p;
-    for (size_t i = 0; i < p->step->n_var; i++) {
-        int64_t bytes[LP_MAX_IPUS][LP_COST_N_TYPES] = {{0}};
-        if (!lp_ipu_leads_group(p, i))
-            continue;
-        for (int k = 0; k < s->n; k++) {
-            const LpStagePass *r = &p->pass[s->runs[k]];
-            lp_ipu_gathered(p, r, i, bytes[r->ipu]);
-        }
-        LP_TRY(lp_row_collective(&s->b, LP_COLL_ALL_GATHER, i, bytes));
+    for (size_t i = 0; i < s->n_gathering; i++) {
+        const Gathering *x = &s->gathering[i];
+        clear(s, *s->gathered, LP_COST_N_TYPES);
+        for (int k = 0; k < s->n; k++)
+            for (int t = 0; t < LP_COST_N_TYPES; t++)
+                s->gathered[p->pass[s->runs[k]].ipu][t] +=
+                    x->of_run[s->runs[k]][t];
+        LP_TRY(lp_row_collective(&s->b, LP_COLL_ALL_GATHER, x->first,
+                                 s->gathered));
     }
     return LP_OK;
 }
@@ -184,47 +233,53 @@ enum {
     N_WAYS
 };
 
-/* Of one run. Outputs that a call returns at its end wait for that. */
-static void host_bytes(const LpSchedule *s, const LpTraffic *t, int ipu,
-                       int64_t bytes[N_WAYS][LP_MAX_IPUS])
+/* Of each IPU, in one way. */
+static int64_t *bytes_of(const LpSchedule *s, int way)
 {
-    bytes[HOST_IN][ipu] += t->host_in[LP_AHEAD_NONE];
-    bytes[IN_BESIDE][ipu] += t->host_in[LP_AHEAD_UPDATE];
+    return s->way + (size_t)way * (size_t)s->p->n_ipus;
+}
+
+/* Of one run. Outputs that a call returns at its end wait for that. */
+static void host_bytes(const LpSchedule *s, const LpTraffic *t, int ipu)
+{
+    bytes_of(s, HOST_IN)[ipu] += t->host_in[LP_AHEAD_NONE];
+    bytes_of(s, IN_BESIDE)[ipu] += t->host_in[LP_AHEAD_UPDATE];
     if (!s->last)
-        bytes[IN_BESIDE][ipu] += t->host_in[LP_AHEAD_MICRO_BATCH];
+        bytes_of(s, IN_BESIDE)[ipu] += t->host_in[LP_AHEAD_MICRO_BATCH];
     if (s->p->o.output_slices > 0)
         return;
-    bytes[HOST_OUT][ipu] += t->host_out[LP_AHEAD_NONE];
-    bytes[OUT_BESIDE][ipu] += t->host_out[LP_AHEAD_UPDATE];
+    bytes_of(s, HOST_OUT)[ipu] += t->host_out[LP_AHEAD_NONE];
+    bytes_of(s, OUT_BESIDE)[ipu] += t->host_out[LP_AHEAD_UPDATE];
     if (!s->begins)
-        bytes[OUT_BESIDE][ipu] += t->host_out[LP_AHEAD_MICRO_BATCH];
+        bytes_of(s, OUT_BESIDE)[ipu] += t->host_out[LP_AHEAD_MICRO_BATCH];
 }
 
 static LpStatus transfers(LpSchedule *s)
 {
     LpIpuPlan *p = s->p;
     LpRow *row = s->b.row;
-    int64_t bytes[N_WAYS][LP_MAX_IPUS] = {{0}}, cyc[N_WAYS] = {0}, sync = 0;
+    int64_t cyc[N_WAYS] = {0}, sync = 0;
     static const LpActKind kind[] = {
         LP_ACT_HOST_IN, LP_ACT_HOST_OUT, LP_ACT_HOST_IN, LP_ACT_HOST_OUT,
         LP_ACT_LOAD,    LP_ACT_STORE,    LP_ACT_LOAD,    LP_ACT_STORE};
+    clear(s, s->way, N_WAYS);
     for (int i = 0; i < s->n; i++) {
         const LpStagePass *r = &p->pass[s->runs[i]];
         const LpTraffic *t = &s->traffic[s->runs[i]];
-        host_bytes(s, t, r->ipu, bytes);
+        host_bytes(s, t, r->ipu);
         /* the turning phase still holds the weights of its forward run */
         bool held = r->backward && row->order != LP_ORDER_AT_ONCE &&
                     listed(s, lp_pass_of(p, r->stage, false));
         const LpOffChipBytes *way[] = {&t->stream, &t->beside};
         for (int w = 0; w < 2; w++) {
-            bytes[LOAD + 2 * w][r->ipu] +=
+            bytes_of(s, LOAD + 2 * w)[r->ipu] +=
                 way[w]->load - (held ? way[w]->held : 0);
-            bytes[STORE + 2 * w][r->ipu] += way[w]->store;
+            bytes_of(s, STORE + 2 * w)[r->ipu] += way[w]->store;
         }
     }
     for (int w = 0; w < N_WAYS; w++) {
         size_t first = s->b.n_act;
-        LP_TRY(lp_row_transfer(&s->b, kind[w], bytes[w], &cyc[w], &sync));
+        LP_TRY(lp_row_transfer(&s->b, kind[w], bytes_of(s, w), &cyc[w], &sync));
         for (size_t i = first; i < s->b.n_act; i++)
             s->b.act[i].beside = w == IN_BESIDE || w == OUT_BESIDE ||
                                  w == LOAD_BESIDE || w == STORE_BESIDE;
@@ -306,7 +361,7 @@ LpStatus lp_schedule_turns(LpSchedule *s,
 static LpStatus edge(LpSchedule *s, LpAhead ahead, bool out)
 {
     LpIpuPlan *p = s->p;
-    int64_t bytes[LP_MAX_IPUS] = {0}, all = 0;
+    int64_t *bytes = clear(s, s->way, 1), all = 0;
     for (int r = 0; r < p->n_pass; r++) {
         const LpTraffic *t = &s->traffic[r];
         int64_t n = out ? t->host_out[ahead] : t->host_in[ahead];
@@ -405,16 +460,66 @@ static LpStatus output(LpSchedule *s)
     return add_loop(p, loop);
 }
 
+/* Copies in the order of the runs that send them. */
+static void sort_copies(LpSchedule *s)
+{
+    const LpIpuPlan *p = s->p;
+    for (size_t i = 0; i < p->n_copy; i++)
+        s->first[p->copy[i].from + 1]++;
+    for (int r = 0; r < p->n_pass; r++)
+        s->first[r + 1] += s->first[r];
+    for (size_t i = p->n_copy; i-- > 0;)
+        s->copy[--s->first[p->copy[i].from + 1]] = i;
+    for (int r = 0; r < p->n_pass; r++) /* they have moved to the next run */
+        s->first[r] = s->first[r + 1];
+    s->first[p->n_pass] = p->n_copy;
+}
+
+/* Variables that a run reads in shares. */
+static LpStatus find_gathering(LpSchedule *s)
+{
+    LpIpuPlan *p = s->p;
+    bool any = false;
+    for (size_t i = 0; i < p->step->n_var; i++)
+        any |=
+            lp_ipu_kept(p, &p->step->var[i]) < lp_numel(&p->step->var[i].type);
+    for (size_t i = 0; any && i < p->step->n_var; i++) {
+        if (!lp_ipu_leads_group(p, i))
+            continue;
+        Gathering *x = &s->gathering[s->n_gathering++];
+        x->first = i;
+        x->of_run = lp_ipu_scratch(p, (size_t)p->n_pass, sizeof *x->of_run);
+        LP_TRY(p->err->code);
+        for (int r = 0; r < p->n_pass; r++)
+            lp_ipu_gathered(p, &p->pass[r], i, x->of_run[r]);
+    }
+    return LP_OK;
+}
+
+static LpStatus prepare(LpSchedule *s)
+{
+    LpIpuPlan *p = s->p;
+    size_t n = (size_t)p->n_pass, ipus = (size_t)p->n_ipus;
+    s->traffic = lp_ipu_scratch(p, n, sizeof *s->traffic);
+    s->level = lp_ipu_scratch(p, n, sizeof *s->level);
+    s->runs = lp_ipu_scratch(p, n, sizeof *s->runs);
+    s->first = lp_ipu_scratch(p, n + 1, sizeof *s->first);
+    s->copy = lp_ipu_scratch(p, p->n_copy, sizeof *s->copy);
+    s->pair = lp_ipu_scratch(p, p->n_copy, sizeof *s->pair);
+    s->gathering = lp_ipu_scratch(p, p->step->n_var, sizeof *s->gathering);
+    s->cyc = lp_ipu_scratch(p, ipus, sizeof *s->cyc);
+    s->way = lp_ipu_scratch(p, ipus * N_WAYS, sizeof *s->way);
+    s->gathered = lp_ipu_scratch(p, ipus, sizeof *s->gathered);
+    LP_TRY(p->err->code);
+    sort_copies(s);
+    LP_TRY(find_gathering(s));
+    return lp_ipu_traffic(p, s->traffic);
+}
+
 LpStatus lp_ipu_schedule(LpIpuPlan *p)
 {
     LpSchedule s = {.p = p, .b = {.p = p}};
-    size_t n = (size_t)p->n_pass;
-    s.traffic = lp_ipu_scratch(p, n, sizeof *s.traffic);
-    s.level = lp_ipu_scratch(p, n, sizeof *s.level);
-    s.pair = lp_ipu_scratch(p, LP_MAX_IPUS * LP_MAX_IPUS, sizeof *s.pair);
-    s.runs = lp_ipu_scratch(p, n, sizeof *s.runs);
-    LP_TRY(p->err->code);
-    LP_TRY(lp_ipu_traffic(p, s.traffic));
+    LP_TRY(prepare(&s));
     LP_TRY(loop_rows(&s));
     if (p->step->update)
         LP_TRY(update(p));

@@ -35,6 +35,7 @@ typedef struct LpRowBuilder {
     LpRow *row;
     LpAct *act;
     size_t n_act, cap_act;
+    int64_t *at; /* by IPU, while acts get their starts; NULL: not made yet */
 } LpRowBuilder;
 LpStatus lp_row_add(LpRowBuilder *b, LpAct act);
 LpStatus lp_row_finish(LpRowBuilder *b, LpStatus s); /* frees the list */

@@ -6,22 +6,23 @@
 #include "src/ops/cost_ctx.h"
 #include "src/passes/ipu/traffic.h"
 
+#include <string.h>
+
 typedef struct Update {
     LpIpuPlan *p;
     LpRowBuilder b;
     int64_t *share; /* variable: of a parameter that so many replicas update in
                        shares; 0: each has all of it */
-    int64_t load[LP_MAX_IPUS], store[LP_MAX_IPUS];
-    LpCost total[LP_MAX_IPUS];
+    /* by IPU */
+    int64_t *load, *store;
+    LpCost *total;
+    /* by IPU and type: bytes that the replicas of a group exchange: all-reduced
+     * ones, sharded gradients, sharded parameters */
+    int64_t (*sum)[LP_COST_N_TYPES], (*scatter)[LP_COST_N_TYPES],
+        (*gather)[LP_COST_N_TYPES];
     uint64_t *there; /* by value: a bit for each IPU to which it has gone */
+    size_t words;    /* of a value's bits */
 } Update;
-
-/* What the replicas of a group exchange, in bytes. */
-typedef struct Exchange {
-    int64_t sum[LP_MAX_IPUS][LP_COST_N_TYPES];     /* all-reduce */
-    int64_t scatter[LP_MAX_IPUS][LP_COST_N_TYPES]; /* sharded gradients */
-    int64_t gather[LP_MAX_IPUS][LP_COST_N_TYPES];  /* sharded parameters */
-} Exchange;
 
 static void find_shared(const Update *u)
 {
@@ -42,10 +43,13 @@ static void find_shared(const Update *u)
 }
 
 /* Of the variables in the groups of variable `first`. */
-static Exchange exchange(const Update *u, size_t first)
+static void exchange(const Update *u, size_t first)
 {
     const LpIpuPlan *p = u->p;
-    Exchange x = {0};
+    size_t size = (size_t)p->n_ipus * sizeof *u->sum;
+    memset(u->sum, 0, size);
+    memset(u->scatter, 0, size);
+    memset(u->gather, 0, size);
     for (size_t i = first; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
         int ipu = p->var_ipu[i];
@@ -53,14 +57,13 @@ static Exchange exchange(const Update *u, size_t first)
         if (!lp_ipu_grouped_with(p, i, first))
             continue;
         if (v->role == LP_VAR_ACCUM)
-            (u->share[i] ? x.scatter : x.sum)[ipu][t] +=
+            (u->share[i] ? u->scatter : u->sum)[ipu][t] +=
                 lp_type_bytes(&v->type);
         /* a parameter that stays sharded is gathered where it is used */
         if (v->role == LP_VAR_PARAM && u->share[i] &&
             lp_ipu_kept(p, v) == lp_numel(&v->type))
-            x.gather[ipu][t] += lp_type_bytes(&v->type);
+            u->gather[ipu][t] += lp_type_bytes(&v->type);
     }
-    return x;
 }
 
 static LpStatus collectives(Update *u, bool gather)
@@ -68,13 +71,13 @@ static LpStatus collectives(Update *u, bool gather)
     for (size_t i = 0; i < u->p->step->n_var; i++) {
         if (!lp_ipu_leads_group(u->p, i))
             continue;
-        Exchange x = exchange(u, i);
+        exchange(u, i);
         if (gather) {
-            LP_TRY(lp_row_collective(&u->b, LP_COLL_ALL_GATHER, i, x.gather));
+            LP_TRY(lp_row_collective(&u->b, LP_COLL_ALL_GATHER, i, u->gather));
             continue;
         }
-        LP_TRY(lp_row_collective(&u->b, LP_COLL_ALL_REDUCE, i, x.sum));
-        LP_TRY(lp_row_collective(&u->b, LP_COLL_REDUCE_SCATTER, i, x.scatter));
+        LP_TRY(lp_row_collective(&u->b, LP_COLL_ALL_REDUCE, i, u->sum));
+        LP_TRY(lp_row_collective(&u->b, LP_COLL_REDUCE_SCATTER, i, u->scatter));
     }
     return LP_OK;
 }
@@ -186,10 +189,11 @@ static LpStatus renew_shares(Update *u)
 /* A value goes once to each IPU that reads it and has not made it. */
 static LpStatus bring(Update *u, LpVal v, int from, int to)
 {
-    uint64_t bit = UINT64_C(1) << to;
-    if (from == to || u->there[v] & bit)
+    uint64_t bit = UINT64_C(1) << to % 64;
+    uint64_t *there = &u->there[v * u->words + (size_t)to / 64];
+    if (from == to || *there & bit)
         return LP_OK;
-    u->there[v] |= bit;
+    *there |= bit;
     return copy(u, from, to,
                 lp_type_bytes(lp_graph_type(u->p->step->update, v)));
 }
@@ -201,7 +205,8 @@ static LpStatus copies(Update *u)
     LpIpuPlan *p = u->p;
     const LpGraph *g = p->step->update;
     int *home = lp_ipu_marks(p, g->n_value);
-    u->there = lp_ipu_scratch(p, g->n_value, sizeof *u->there);
+    u->words = (size_t)p->n_ipus / 64 + 1;
+    u->there = lp_ipu_scratch(p, g->n_value * u->words, sizeof *u->there);
     LP_TRY(p->err->code);
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
@@ -229,7 +234,14 @@ static LpStatus build(Update *u)
     LpIpuPlan *p = u->p;
     int64_t cyc = 0, sync = 0;
     int64_t *value = lp_ipu_scratch(p, p->step->update->n_value, sizeof *value);
+    size_t ipus = (size_t)p->n_ipus;
     u->share = lp_ipu_scratch(p, p->step->n_var, sizeof *u->share);
+    u->load = lp_ipu_scratch(p, ipus, sizeof *u->load);
+    u->store = lp_ipu_scratch(p, ipus, sizeof *u->store);
+    u->total = lp_ipu_scratch(p, ipus, sizeof *u->total);
+    u->sum = lp_ipu_scratch(p, ipus, sizeof *u->sum);
+    u->scatter = lp_ipu_scratch(p, ipus, sizeof *u->scatter);
+    u->gather = lp_ipu_scratch(p, ipus, sizeof *u->gather);
     LP_TRY(p->err->code);
     find_shared(u);
     off_chip_traffic(u);
@@ -259,7 +271,8 @@ LpStatus lp_ipu_update_row(LpIpuPlan *p, LpRow *row)
 LpStatus lp_ipu_output_row(LpIpuPlan *p, const LpTraffic *t, LpRow *row)
 {
     LpRowBuilder b = {.p = p, .row = row};
-    int64_t bytes[LP_MAX_IPUS] = {0};
+    int64_t *bytes = lp_ipu_scratch(p, (size_t)p->n_ipus, sizeof *bytes);
+    LP_TRY(p->err->code);
     for (int r = 0; r < p->n_pass; r++)
         for (int k = 0; k < LP_N_AHEAD; k++)
             bytes[p->pass[r].ipu] += t[r].host_out[k];
