@@ -505,6 +505,32 @@ static LpStatus matmul_new(const LpDnnMatmul *d, LpDnnPrim **out, LpErr *e)
     return r;
 }
 
+/* Without AVX-512 the one implementation packs no rows of few left ones: it is
+ * up to half as quick where they lie on top of each other in the cache. */
+bool lp_dnn_clashes(int64_t row)
+{
+    return lp_cpu_simd() == LP_SIMD_AVX2 && row > 0 && row % 512 == 0;
+}
+
+/* Weights in a free layout that turned out to be rows: they need not clash. */
+static LpStatus free_rows_apart(const LpDnnMatmul *d, LpDnnPrim **out, LpErr *e)
+{
+    const dnnl_memory_desc_t *w = md_of(&d->weights);
+    LpDnnLayout rows;
+    if (w->format_kind != dnnl_format_kind_any || w->ndims != 2 ||
+        w->data_type != dnnl_f32 || !lp_dnn_clashes(w->dims[1]))
+        return LP_OK;
+    LP_TRY(lp_dnn_plain(LP_F32, 2, w->dims, NULL, &rows, e));
+    if (!lp_dnn_layout_eq(&rows, lp_dnn_layout(*out, LP_DNN_WEIGHTS)))
+        return LP_OK;
+    LpDnnMatmul apart = *d;
+    int64_t strides[] = {w->dims[1] + LP_DNN_APART, 1};
+    lp_dnn_free(*out);
+    *out = NULL;
+    LP_TRY(lp_dnn_plain(LP_F32, 2, w->dims, strides, &apart.weights, e));
+    return matmul_new(&apart, out, e);
+}
+
 LpStatus lp_dnn_matmul_new(const LpDnnMatmul *d, LpDnnPrim **out, LpErr *e)
 {
     LpDnnMatmul part = *d;
@@ -517,6 +543,7 @@ LpStatus lp_dnn_matmul_new(const LpDnnMatmul *d, LpDnnPrim **out, LpErr *e)
         LP_TRY(first_rows(&part.dst, rows, &row[LP_DNN_DST], e));
     }
     LP_TRY(matmul_new(&part, out, e));
+    LP_TRY(free_rows_apart(&part, out, e));
     (*out)->rows = rows;
     (*out)->all_rows = all;
     memcpy((*out)->row, row, sizeof row);

@@ -55,6 +55,12 @@ typedef struct LpDnnMatmul {
 } LpDnnMatmul;
 LpStatus lp_dnn_matmul_new(const LpDnnMatmul *d, LpDnnPrim **out, LpErr *e);
 
+/* Is a product of some hundred rows with float32 weights in rows that lie `row`
+ * elements apart much quicker if these lie LP_DNN_APART more apart? Weights in
+ * a free layout do. */
+bool lp_dnn_clashes(int64_t row);
+enum { LP_DNN_APART = 16 };
+
 typedef enum {
     LP_DNN_FORWARD,         /* writes DST */
     LP_DNN_BACKWARD_DATA,   /* reads DST (its gradient), writes SRC */

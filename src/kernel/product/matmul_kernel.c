@@ -36,6 +36,7 @@ typedef struct Product {
     int threads, wanted;
     size_t work, work_one; /* of all threads; of an own product of a batch */
     size_t sums;           /* within: float32 of a result of halves */
+    size_t apart; /* within: b with its rows apart, of one for the library */
 } Product;
 
 static void product_free(void *state)
@@ -43,6 +44,29 @@ static void product_free(void *state)
     Product *p = state;
     lp_dnn_free(p->prim);
     lp_free(p);
+}
+
+/* ---- rows that clash ----------------------------------------------------- */
+/* Rows of a that pay for a copy of b. */
+enum { APART_LEAST = 32, APART_MOST = 512 };
+
+static bool wants_apart(const Product *p)
+{
+    const LpGemmArgs *g = &p->g;
+    return p->batch == 1 && p->t == LP_F32 && g->b_cs == 1 &&
+           g->m >= APART_LEAST && g->m < APART_MOST && lp_dnn_clashes(g->b_rs);
+}
+
+static const char *rows_apart(const Product *p, const char *b, char *to)
+{
+    const LpGemmArgs *g = &p->g;
+    size_t row = (size_t)g->n * sizeof(float);
+    size_t step = row + LP_DNN_APART * sizeof(float);
+    size_t from = (size_t)g->b_rs * sizeof(float);
+#pragma omp parallel for num_threads(p->threads) schedule(static)
+    for (int64_t i = 0; i < g->k; i++)
+        memcpy(to + (size_t)i * step, b + (size_t)i * from, row);
+    return to;
 }
 
 /* ---- results of halves --------------------------------------------------- */
@@ -138,9 +162,13 @@ static LpStatus product_run(const Product *p, void *a, void *b, void *c,
     if (p->g.k == 0)
         for (int64_t i = 0; i < p->batch; i++)
             lp_gemm_zero(&p->g, p->c_t, (char *)c + (size_t)i * step);
-    else if (p->prim)
-        return lp_dnn_run(p->prim, (void *[LP_DNN_N_ARGS]){a, b, c}, work, e);
-    else {
+    else if (p->prim) {
+        char *apart = (char *)work + p->apart;
+        const void *rows = p->apart ? rows_apart(p, b, apart) : b;
+        return lp_dnn_run(
+            p->prim, (void *[LP_DNN_N_ARGS]){a, (void *)(uintptr_t)rows, c},
+            work, e);
+    } else {
         *told = then && p->batch == 1 && !p->vector && !p->sums &&
                 lp_gemm_tells(&p->g, p->t);
         own_batches(p, false, a, b, c, *told ? then : NULL, work);
@@ -166,12 +194,18 @@ static LpStatus use_library(Product *p, LpErr *e)
     LpDnnMatmul d = {.threads = p->threads};
     LP_TRY(layout(p->t, p->batch, p->a_step, g->m, g->k, g->a_rs, g->a_cs,
                   &d.src, e));
-    LP_TRY(layout(p->t, p->batch, p->b_step, g->k, g->n, g->b_rs, g->b_cs,
+    bool apart = wants_apart(p);
+    int64_t b_rs = apart ? g->n + LP_DNN_APART : g->b_rs;
+    LP_TRY(layout(p->t, p->batch, p->b_step, g->k, g->n, b_rs, g->b_cs,
                   &d.weights, e));
     LP_TRY(layout(p->c_t, p->batch, p->c_step, g->m, g->n, g->c_rs, g->c_cs,
                   &d.dst, e));
     LP_TRY(lp_dnn_matmul_new(&d, &p->prim, e));
     p->work = lp_dnn_work_bytes(p->prim);
+    if (apart) {
+        p->apart = (p->work + 64) / 64 * 64; /* never 0 */
+        p->work = p->apart + (size_t)(g->k * b_rs) * sizeof(float);
+    }
     return LP_OK;
 }
 
