@@ -34,9 +34,9 @@ typedef struct Product {
      * wider, or with g.half narrower */
     LpDtype t, c_t;
     int threads, wanted;
-    size_t work, work_one; /* of all threads; of an own product of a batch */
-    size_t sums;           /* within: float32 of a result of halves */
-    size_t apart; /* within: b with its rows apart, of one for the library */
+    size_t work, work_one;   /* of all threads; of an own product of a batch */
+    size_t sums;             /* within: float32 of a result of halves */
+    size_t apart_a, apart_b; /* within: copies with rows apart; 0: none */
 } Product;
 
 static void product_free(void *state)
@@ -47,26 +47,39 @@ static void product_free(void *state)
 }
 
 /* ---- rows that clash ----------------------------------------------------- */
-/* Rows of a that pay for a copy of b. */
+/* Rows or columns of the other operand that pay for a copy. */
 enum { APART_LEAST = 32, APART_MOST = 512 };
 
-static bool wants_apart(const Product *p)
+static bool pays(const Product *p, int64_t others, int64_t own, int64_t row)
 {
-    const LpGemmArgs *g = &p->g;
-    return p->batch == 1 && p->t == LP_F32 && g->b_cs == 1 &&
-           g->m >= APART_LEAST && g->m < APART_MOST && lp_dnn_clashes(g->b_rs);
+    return p->batch == 1 && p->t == LP_F32 && lp_dnn_clashes(row) &&
+           others >= APART_LEAST &&
+           (others < APART_MOST || (others == APART_MOST && own == APART_MOST));
 }
 
-static const char *rows_apart(const Product *p, const char *b, char *to)
+/* Copies k rows of n elements, `row` apart; where there is none to be copied, as
+ * they are. */
+static void *rows_apart(const Product *p, void *rows, int64_t n, int64_t row,
+                        size_t offset, char *work)
 {
-    const LpGemmArgs *g = &p->g;
-    size_t row = (size_t)g->n * sizeof(float);
-    size_t step = row + LP_DNN_APART * sizeof(float);
-    size_t from = (size_t)g->b_rs * sizeof(float);
+    size_t bytes = (size_t)n * sizeof(float);
+    size_t to = bytes + LP_DNN_APART * sizeof(float);
+    size_t from = (size_t)row * sizeof(float);
+    if (!offset)
+        return rows;
 #pragma omp parallel for num_threads(p->threads) schedule(static)
-    for (int64_t i = 0; i < g->k; i++)
-        memcpy(to + (size_t)i * step, b + (size_t)i * from, row);
-    return to;
+    for (int64_t i = 0; i < p->g.k; i++)
+        memcpy(work + offset + (size_t)i * to,
+               (const char *)rows + (size_t)i * from, bytes);
+    return work + offset;
+}
+
+/* The space of such a copy behind the work so far; never at 0. */
+static size_t room_apart(Product *p, int64_t n)
+{
+    size_t offset = (p->work + 64) / 64 * 64;
+    p->work = offset + (size_t)(p->g.k * (n + LP_DNN_APART)) * sizeof(float);
+    return offset;
 }
 
 /* ---- results of halves --------------------------------------------------- */
@@ -163,11 +176,10 @@ static LpStatus product_run(const Product *p, void *a, void *b, void *c,
         for (int64_t i = 0; i < p->batch; i++)
             lp_gemm_zero(&p->g, p->c_t, (char *)c + (size_t)i * step);
     else if (p->prim) {
-        char *apart = (char *)work + p->apart;
-        const void *rows = p->apart ? rows_apart(p, b, apart) : b;
-        return lp_dnn_run(
-            p->prim, (void *[LP_DNN_N_ARGS]){a, (void *)(uintptr_t)rows, c},
-            work, e);
+        const LpGemmArgs *g = &p->g;
+        a = rows_apart(p, a, g->m, g->a_cs, p->apart_a, work);
+        b = rows_apart(p, b, g->n, g->b_rs, p->apart_b, work);
+        return lp_dnn_run(p->prim, (void *[LP_DNN_N_ARGS]){a, b, c}, work, e);
     } else {
         *told = then && p->batch == 1 && !p->vector && !p->sums &&
                 lp_gemm_tells(&p->g, p->t);
@@ -192,20 +204,18 @@ static LpStatus use_library(Product *p, LpErr *e)
 {
     const LpGemmArgs *g = &p->g;
     LpDnnMatmul d = {.threads = p->threads};
-    LP_TRY(layout(p->t, p->batch, p->a_step, g->m, g->k, g->a_rs, g->a_cs,
-                  &d.src, e));
-    bool apart = wants_apart(p);
-    int64_t b_rs = apart ? g->n + LP_DNN_APART : g->b_rs;
-    LP_TRY(layout(p->t, p->batch, p->b_step, g->k, g->n, b_rs, g->b_cs,
-                  &d.weights, e));
+    bool a = g->a_rs == 1 && g->m > 1 && pays(p, g->n, g->m, g->a_cs);
+    bool b = g->b_cs == 1 && pays(p, g->m, g->n, g->b_rs);
+    LP_TRY(layout(p->t, p->batch, p->a_step, g->m, g->k, g->a_rs,
+                  a ? g->m + LP_DNN_APART : g->a_cs, &d.src, e));
+    LP_TRY(layout(p->t, p->batch, p->b_step, g->k, g->n,
+                  b ? g->n + LP_DNN_APART : g->b_rs, g->b_cs, &d.weights, e));
     LP_TRY(layout(p->c_t, p->batch, p->c_step, g->m, g->n, g->c_rs, g->c_cs,
                   &d.dst, e));
     LP_TRY(lp_dnn_matmul_new(&d, &p->prim, e));
     p->work = lp_dnn_work_bytes(p->prim);
-    if (apart) {
-        p->apart = (p->work + 64) / 64 * 64; /* never 0 */
-        p->work = p->apart + (size_t)(g->k * b_rs) * sizeof(float);
-    }
+    p->apart_a = a ? room_apart(p, g->m) : 0;
+    p->apart_b = b ? room_apart(p, g->n) : 0;
     return LP_OK;
 }
 
