@@ -7,10 +7,10 @@
 ---     end
 ---
 --- Lists count from 1. Figures are those of lupine.report; those that the simulated system
---- has not (vertices of a compute set, instrumentation) are not there, and reading one
---- raises. A tile's figures are those of the fullest of its class of neighbouring tiles.
---- Steps are those of one turn of each row of the schedule, and `count` says how many turns
---- there are.
+--- has not (instrumentation) are not there, and reading one raises. A compute set's vertices
+--- are those of its operator, which has `count` sets. A tile's figures are those of the fullest
+--- of its class of neighbouring tiles. Steps are those of one turn of each row of the
+--- schedule, and `count` says how many turns there are.
 ---
 --- Source: PopVision analysis library (libpva), API reference.
 local check = require("lupine.base.check")
@@ -20,6 +20,7 @@ local errors = require("lupine.base.errors")
 local memory = require("lupine.report.memory")
 local namespace = require("lupine.base.namespace")
 local reading = require("lupine.report")
+local runs = require("lupine.report.runs")
 
 local M = {}
 
@@ -66,12 +67,7 @@ local Builder = class.new("pva.Builder")
 
 function Builder:init(report)
   self.report, self.programs, self.steps, self.sets = report, {}, {}, {}
-  self.nodes = { update = {} }
-  for _, node in ipairs(report:nodes()) do
-    local key = node.update and "update" or ("%d %s"):format(node.stage, node.backward)
-    self.nodes[key] = self.nodes[key] or {}
-    table.insert(self.nodes[key], node)
-  end
+  self.operators = runs.operators(report)
 end
 
 function Builder:program(parent, kind, name, fields)
@@ -103,6 +99,19 @@ local function title(node)
   return node.scope ~= "" and node.scope .. "/" .. node.operator or node.operator
 end
 
+-- Vertices of an operator's compute sets, most cycles first.
+local function vertices_of(node)
+  local out = {}
+  for name, count in pairs(node.vertices) do
+    out[#out + 1] = record("vertex", { type = record("vertexType", { name = name }),
+      count = count, cycles = node.vertex_cycles[name] })
+  end
+  table.sort(out, function(a, b)
+    return a.cycles > b.cycles or a.cycles == b.cycles and a.type.name < b.type.name
+  end)
+  return out
+end
+
 -- What an operator does: exchange, then tiles execute, with a step each.
 function Builder:operator(parent, node, ipu, at, count)
   local name = title(node)
@@ -119,7 +128,7 @@ function Builder:operator(parent, node, ipu, at, count)
     local set = self.sets[node]
     if not set then
       set = record("computeSet", { name = name, ipu = ipu, flops = node.flops,
-        cycles = node.compute, debug = debug })
+        cycles = node.compute, count = node.compute_sets, debug = debug, vertices = vertices_of(node) })
       self.sets[node], self.sets[#self.sets + 1] = set, set
     end
     local p = self:program(parent, "OnTileExecute", name, { debug = debug, computeSet = set })
@@ -135,15 +144,6 @@ local COPIES = {
   collective = { "GlobalExchange", "sums over replicas" },
 }
 
--- Whose operators a run has: a backward one that starts from the stage's inputs runs the
--- forward ones again.
-function Builder:passes(entry)
-  local own = ("%d %s"):format(entry.stage, entry.backward)
-  local stage = self.report.stages[entry.stage + 1]
-  local again = entry.backward and stage.recomputed and ("%d false"):format(entry.stage)
-  return again and { again, own } or { own }
-end
-
 function Builder:entry(parent, entry, row_at, count)
   local at = row_at + entry.start
   local copy = COPIES[entry.kind]
@@ -151,16 +151,9 @@ function Builder:entry(parent, entry, row_at, count)
     local p = self:program(parent, copy[1], copy[2]:format(entry.to or 0), { bytes = entry.bytes })
     return self:step(p, entry.ipu, at, entry.cycles, count)
   end
-  local update = entry.kind == "update"
-  local name = update and "weight update" or ("stage %d %s"):format(entry.stage,
-    entry.backward and "backward" or "forward")
-  local run = self:program(parent, "Sequence", name)
-  for _, key in ipairs(update and { "update" } or self:passes(entry)) do
-    for _, node in ipairs(self.nodes[key] or {}) do
-      if not update or node.ipu == entry.ipu then
-        at = self:operator(run, node, entry.ipu, at, count)
-      end
-    end
+  local run = self:program(parent, "Sequence", runs.name(entry))
+  for _, node in ipairs(self.operators(entry)) do
+    at = self:operator(run, node, entry.ipu, at, count)
   end
 end
 
@@ -238,6 +231,16 @@ local function liveness_of(report)
   return steps, variables
 end
 
+-- All vertices by their type.
+local function vertex_types_of(report)
+  local out = {}
+  for i, v in ipairs(report.vertex_types) do
+    out[i] = record("vertexType", { name = v.name, count = v.vertices, edges = v.edges,
+      memory = v.bytes, cycles = v.cycles })
+  end
+  return out
+end
+
 -- ---- the report -------------------------------------------------------------------
 
 --- What libpva's report has, of one of lupine.report.
@@ -258,7 +261,9 @@ function M.of(report)
     clockFrequency = report.clock_hz })
   return record("report", { report = report,
     compilation = record("compilation", { target = target, tiles = tiles_of(report),
-      graph = record("graph", { numComputeSets = #b.sets, numVars = #variables }),
+      graph = record("graph", { numComputeSets = report.compute_sets, numVars = #variables,
+        numVertices = report.vertices, numEdges = report.edges }),
+      vertexTypes = vertex_types_of(report),
       computeSets = table.move(b.sets, 1, #b.sets, 1, {}), programs = b.programs, program = root,
       livenessProgramSteps = steps, loweredVariables = variables }),
     execution = record("execution", { steps = b.steps, totalCycles = report.cycles,

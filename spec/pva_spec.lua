@@ -80,7 +80,44 @@ describe("pva", function()
     end
     assert.equal(report.memory[0].not_always_live, most)
     assert.equal(c.graph.numVars, #c.loweredVariables)
-    assert.equal(c.graph.numComputeSets, #c.computeSets)
+  end)
+
+  it("has vertices of compute sets and of all, which add up", function()
+    local c = profile.compilation
+    local sets, cycles = 0, 0
+    for _, set in ipairs(c.computeSets) do
+      sets = sets + set.count
+      assert.is_true(set.count > 0 and #set.vertices > 0)
+      for i, vertex in ipairs(set.vertices) do
+        assert.is_true(vertex.count > 0 and vertex.cycles > 0)
+        assert.is_true(i == 1 or set.vertices[i - 1].cycles >= vertex.cycles)
+      end
+    end
+    assert.is_true(c.graph.numComputeSets <= sets) -- equal work is there once
+    assert.equal(report.compute_sets, c.graph.numComputeSets)
+    local names, count, edges = {}, 0, 0
+    for _, v in ipairs(c.vertexTypes) do
+      names[v.name] = (names[v.name] or 0) + 1
+      count, edges = count + v.count, edges + v.edges
+    end
+    assert.equal(c.graph.numVertices, count)
+    assert.equal(c.graph.numEdges, edges)
+    for _, n in pairs(names) do
+      assert.equal(1, n)
+    end
+    for _, step in ipairs(profile.execution.steps) do
+      if step.program.type == "OnTileExecute" then
+        for _, vertex in ipairs(step.program.computeSet.vertices) do
+          cycles = cycles + vertex.cycles * step.count
+          assert.equal(1, names[vertex.type.name])
+        end
+      end
+    end
+    local all = 0
+    for _, v in ipairs(c.vertexTypes) do
+      all = all + v.cycles
+    end
+    assert.equal(all, cycles)
   end)
 
   it("is read from files and folders, and names fields that it has not", function()

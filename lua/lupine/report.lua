@@ -9,6 +9,7 @@ local class = require("lupine.base.class")
 local core = require("lupine.core")
 local file = require("lupine.report.file")
 local memory = require("lupine.report.memory")
+local summary = require("lupine.report.summary")
 local tables = require("lupine.base.tables")
 
 ---@class lupine.Report: lupine.report.report
@@ -51,7 +52,7 @@ end
 function Report:stored()
   local s = stored_of[self]
   if not s then
-    return { figures = self.plan:report(), summary = self.plan:text() }
+    return { figures = self.plan:report(), summary = summary.text(self) }
   end
   local figures = class.copy(s.figures)
   figures.schedule = self.schedule
@@ -61,12 +62,25 @@ end
 --- The figures as text, laid out like Poplar's profile summary.
 ---@return string
 function Report:summary()
-  local text = stored_of[self] and stored_of[self].summary or self.plan:text()
+  local text = stored_of[self] and stored_of[self].summary or summary.text(self)
   if #self.no_effect > 0 then
     text = text .. "\nOptions without effect on these figures:\n  "
       .. table.concat(self.no_effect, "\n  ") .. "\n"
   end
   return text
+end
+
+--- What Poplar's option showExecutionSteps adds: exchanges, syncs and compute sets of one turn
+--- of each row of the schedule, in order.
+---@return string
+function Report:steps()
+  return summary.steps(self)
+end
+
+--- What Poplar's option showVarStorage adds: what is not always live, and when.
+---@return string
+function Report:storage()
+  return summary.storage(self)
 end
 
 --- Every operator of the program with its place and its cycles, as a list.

@@ -218,7 +218,7 @@ local rows = {
   { "engineOptions", "m", {}, "Options of the engine.", of = "string", poptorch = "read",
     effect = "Report files, tiles that may overflow (lua/lupine/engine_options.lua)." },
   { "reportOptions", "m", {}, "What summaries show.", of = "string",
-    no_effect = "summaries show all that there is" },
+    effect = "showExecutionSteps and showVarStorage: what getSummaryReport adds." },
   { "instrumentWithHardwareCycleCounter", "b", false, "Counts cycles.", poptorch = "read",
     effect = "getCycleCount may be called." },
   { "hardwareInstrumentations", "l", { "Outer" }, "What cycles are counted of.",

@@ -1,6 +1,5 @@
-/* Reports drawn from the tables of the IPU passes: totals by operator, and a
- * text laid out like Poplar's profile summary. Everything is simulated, and
- * what the simulation does not know is left out. */
+/* Reports drawn from the tables of the IPU passes: totals by operator and by
+ * vertex. Everything is simulated. */
 #ifndef LP_RUNTIME_REPORT_REPORT_H
 #define LP_RUNTIME_REPORT_REPORT_H
 
@@ -17,7 +16,26 @@ typedef struct LpOpTotal {
 /* Largest first; owned by the caller (lp_free). NULL when memory is short. */
 LpOpTotal *lp_report_operators(const LpIpuPlan *p, size_t *n, LpErr *e);
 
-/* Owned by the caller (lp_free); NULL when memory is short. */
-char *lp_report_summary(const LpIpuPlan *p, LpErr *e);
+/* All vertices of one codelet, over the tiles of a replica. */
+typedef struct LpVertexTotal {
+    int id;
+    LpVertexName name;
+    int64_t vertices, edges;
+    int64_t bytes, edge_bytes; /* of state; of that, pointers */
+    int64_t cycles, idle;      /* of all tiles in a call; of threads that have
+                                  nothing to do, as if all six had not */
+} LpVertexTotal;
+
+enum { LP_VERTEX_TOTALS = 320 }; /* codelets */
+
+typedef struct LpVertexTotals {
+    int64_t vertices, edges, cycles, idle;
+    int64_t compute_sets;
+    size_t n;
+    LpVertexTotal of[LP_VERTEX_TOTALS]; /* most cycles first */
+} LpVertexTotals;
+
+/* Owned by the caller (lp_free). NULL when memory is short. */
+LpVertexTotals *lp_report_vertices(const LpIpuPlan *p, LpErr *e);
 
 #endif

@@ -22,7 +22,9 @@ typedef struct Walk {
     const LpReportSink *sink;
     LpOpTotal *op;
     size_t n_op;
-    LpReportNode at; /* the node being walked */
+    LpVertexTotals *vertices;
+    LpVertexName name; /* of the vertex being walked */
+    LpReportNode at;   /* the node being walked */
 } Walk;
 
 /* ---- what fields ask ---------------------------------------------------- */
@@ -129,6 +131,29 @@ static const LpReportNode *lp_report_node(const LpIpuPlan *p, size_t k, Walk *r)
     return x;
 }
 
+static const char *lp_report_name(Walk *r, int id)
+{
+    r->name = lp_vertex_name(id);
+    return r->name.text;
+}
+
+/* Cycles of a tile, on average over all tiles of a replica. */
+static int64_t lp_report_of_tile(const LpIpuPlan *p, int64_t cycles)
+{
+    return cycles / ((int64_t)p->n_ipus * (lp_ipu_tiles(p) + p->o.io_tiles));
+}
+
+/* Tensors of the program: variables and what its operators make. */
+static int64_t lp_report_tensors(const LpIpuPlan *p)
+{
+    const LpGraph *g[] = {p->step->micro, p->step->update};
+    int64_t n = (int64_t)p->step->n_var;
+    for (int i = 0; i < 2; i++)
+        for (LpNodeId k = 0; g[i] && k < g[i]->n_node; k++)
+            n += g[i]->node[k].n_out;
+    return n;
+}
+
 /* ---- sending ------------------------------------------------------------ */
 static LpReportKey named(const char *name)
 {
@@ -201,8 +226,11 @@ LpStatus lp_report_walk(const LpIpuPlan *p, LpWalkWhat what,
     Walk r = {.p = p, .sink = sink};
     if (what == LP_WALK_REPORT) {
         r.op = lp_report_operators(p, &r.n_op, e);
-        if (!r.op)
+        r.vertices = r.op ? lp_report_vertices(p, e) : NULL;
+        if (!r.vertices) {
+            lp_free(r.op);
             return LP_E_MEMORY;
+        }
     }
     begin(&r, named(NULL), LP_TREE_GROUP);
     if (what == LP_WALK_REPORT)
@@ -213,5 +241,6 @@ LpStatus lp_report_walk(const LpIpuPlan *p, LpWalkWhat what,
         walk_liveness(&r, p);
     end(&r);
     lp_free(r.op);
+    lp_free(r.vertices);
     return LP_OK;
 }

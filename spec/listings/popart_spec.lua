@@ -168,9 +168,16 @@ describe("listing", function()
     opts.reportOptions = { showExecutionSteps = "true" }
     local on = session({ engineOptions = opts.engineOptions, reportOptions = opts.reportOptions })
     machine.finish()
-    assert.not_matches("Execution profiling not enabled", on:getSummaryReport())
+    local text = on:getSummaryReport()
+    assert.not_matches("Execution profiling not enabled", text)
+    assert.matches("\nExecution steps:\n.*OnTileExecute .*add: %d+ cycles, 1 active tiles, "
+      .. "tile balance 1.6%%", text)
+    assert.not_matches("Variable storage", text)
     assert.is_true(on:getReport().cycles > 0)
-    assert.matches("Execution profiling not enabled", session():getSummaryReport())
+    text = session({ reportOptions = { showVarStorage = "true" } }):getSummaryReport()
+    assert.matches("Execution profiling not enabled", text)
+    assert.not_matches("Execution steps:", text)
+    assert.matches("\nVariable storage liveness:\n.*: 4 bytes, steps %d+ to %d+", text)
   end)
 
   it("P9 and P10: levels of modules, and the form of lines", function()

@@ -19,14 +19,96 @@ describe("a report", function()
   it("has the sections of Poplar's profile summary, and says that it is simulated", function()
     local r = report()
     local text, at = r:summary(), 1
-    for _, section in ipairs({ "Target:", "simulated", "Graph:", "Memory usage:", "IPU 0:",
-      "IPU 1:", "Execution of one call:", "Total cycles", "IPU exchange cycles",
-      "Global exchange cycles", "Host exchange cycles", "Sync cycles", "Cycles by stage:",
-      "Schedule:", "Cycles by operator type:" }) do
+    for _, section in ipairs({ "Target:", "simulated", "Number of IPUs:", "Tiles per IPU:",
+      "Total Tiles:", "Memory Per-Tile:", "Total Memory:", "Clock Speed (approx):",
+      "Number of Replicas:", "IPUs per Replica:", "Tiles per Replica:", "Memory per Replica:",
+      "Graph:", "Number of vertices:", "Number of edges:", "Number of variables:",
+      "Number of compute sets:", "Memory Usage:", "Including Gaps:", "Excluding Gaps:",
+      "By Memory Region:", "Non-interleaved:", "Interleaved:", "Overflowed:", "By Data Type:",
+      "Variables:", "Constants:", "Stack:", "Vertex Instances:", "Vertex Field Data:",
+      "Control Code:", "Vertex Code:", "Internal Exchange Code:", "Vertex Data", "By Category:",
+      "By Type:", "By Tile (Excluding Gaps):", "Maximum (Including Gaps):",
+      "0 tile(s) out of memory", "IPU 0:", "IPU 1:", "Execution:", "Programs executed:",
+      "Total cycles: ", "(including idle threads): ", "(excluding idle threads): ",
+      "IPU exchange cycles: ", "global exchange cycles: ", "host exchange cycles: ",
+      "sync cycles: ", "Cycles by vertex type:", "Cycles by stage:", "Schedule:",
+      "Cycles by operator type:" }) do
       at = assert(text:find(section, at, true), section)
     end
     local grouped = tostring(r.cycles):reverse():gsub("(%d%d%d)", "%1,"):reverse():gsub("^,", "")
     assert.is_truthy(text:find(grouped, 1, true))
+  end)
+
+  it("has each byte of memory in one data type, and each vertex's state by type", function()
+    local r = helper.simulate(helper.chain(3, { train = true, accumulation = 6, width = 512,
+      batch = 64 }))
+    local types, categories, state = 0, 0, 0
+    for _, row in ipairs(require("lupine.report.summary").data_types(r)) do
+      assert.is_true(row[2] >= 0, row[1])
+      types = types + row[2]
+    end
+    local all, tiles = 0, 0
+    for _, m in pairs(r.memory) do
+      all = all + m.always_live + m.not_always_live
+      state = state + m.categories.vertex_state
+      for _, bytes in pairs(m.categories) do
+        categories = categories + bytes
+      end
+    end
+    assert.equal(categories, types)
+    assert.equal(all, types)
+    for _, v in ipairs(r.vertex_types) do
+      state = state - v.bytes
+      assert.is_true(v.bytes > v.edge_bytes and v.cycles >= v.idle and v.vertices > 0)
+    end
+    assert.equal(0, state)
+    local bars = r:summary():match("Count %(tiles%)\n(.-)\n    Maximum")
+    for count in bars:gmatch("([%d,]+)%f[\n\0]") do
+      tiles = tiles + tonumber((count:gsub(",", "")))
+    end
+    assert.equal(3 * r.tiles, tiles)
+  end)
+
+  it("has cycles of vertices: those of the nodes that run, shared over the tiles", function()
+    local r, sums = report({ device_iterations = 3, accumulation = 6 }), {}
+    local times, all = {}, 0
+    for row, count in require("lupine.report.runs").rows(r) do
+      for _, entry in ipairs(row.entries) do
+        times[entry] = count
+      end
+    end
+    local operators = require("lupine.report.runs").operators(r)
+    for entry, count in pairs(times) do
+      for _, node in ipairs(operators(entry)) do
+        for name, cycles in pairs(node.vertex_cycles) do
+          sums[name] = (sums[name] or 0) + cycles * count
+        end
+      end
+    end
+    local idle = 0
+    for _, v in ipairs(r.vertex_types) do
+      assert.equal(sums[v.name], v.cycles, v.name)
+      all, idle = all + v.cycles, idle + v.idle
+    end
+    assert.equal(all // (2 * r.tiles), r.tile_compute)
+    assert.equal((all - idle) // (2 * r.tiles), r.tile_busy)
+    assert.matches(("(excluding idle threads): %d"):format(r.tile_busy),
+      (r:summary():gsub(",", "")), 1, true)
+    assert.is_true(r.tile_busy < r.tile_compute) -- of 64 columns some threads have none
+  end)
+
+  it("has the steps of its schedule and what lives when, as Poplar's options ask", function()
+    local r = report()
+    local steps = r:steps()
+    for _, row in ipairs(r.schedule) do
+      assert.matches("  " .. row.kind .. " (", steps, 1, true)
+    end
+    local mm = r:nodes()[1]
+    assert.matches(("OnTileExecute layer0/mm: %s cycles, %s active tiles"):format(
+      tostring(mm.compute):reverse():gsub("(%d%d%d)", "%1,"):reverse():gsub("^,", ""), mm.tiles),
+      steps, 1, true)
+    local _, spans = r:storage():gsub("bytes, steps", "")
+    assert.equal(#r:liveness().ipus[0].spans + #r:liveness().ipus[1].spans, spans)
   end)
 
   it("counts operators: executions of one call, recomputed ones again", function()

@@ -3,6 +3,7 @@
 --- up. Savings are simulated (lupine.plan.gains); where nothing has been, they are what the
 --- report's own figures say would go if that one thing were not there.
 local memory = require("lupine.report.memory")
+local runs = require("lupine.report.runs")
 
 local M = {}
 
@@ -48,13 +49,8 @@ end
 -- sum of f(row) over all turns of a call, of rows of `kinds` or of all.
 local function over_rows(report, f, kinds)
   local sum = 0
-  for _, loop in ipairs(report.sequence) do
-    for i = loop.first_row, loop.first_row + loop.rows - 1 do
-      local row = report.schedule[i]
-      if not kinds or kinds[row.kind] then
-        sum = sum + f(row) * loop.count * (loop.once and 1 or report.loops)
-      end
-    end
+  for row, times in runs.rows(report) do
+    sum = sum + ((not kinds or kinds[row.kind]) and f(row) * times or 0)
   end
   return sum
 end

@@ -44,4 +44,12 @@ function M.fullest(report)
   return most
 end
 
+--- What a tile has.
+---@param report {memory: table<integer, table>}
+---@return integer
+function M.tile_bytes(report)
+  local _, m = M.each(report)()
+  return m and m.tile_bytes or 0
+end
+
 return M

@@ -33,7 +33,13 @@ end
 function methods:getSummaryReport(resetProfile)
   local s = reported(self)
   check.bool(resetProfile == nil or resetProfile, "getSummaryReport: resetProfile")
-  local text = s.session.report:summary()
+  local report, shown = s.session.report, s.options.reportOptions
+  local text = report:summary()
+  for _, option in ipairs({ { "showExecutionSteps", "steps" }, { "showVarStorage", "storage" } }) do
+    if shown[option[1]] == "true" then
+      text = text .. "\n" .. report[option[2]](report)
+    end
+  end
   if not settings.profiles(s) then
     text = text .. "\nExecution profiling not enabled\n"
   end

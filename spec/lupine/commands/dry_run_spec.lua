@@ -61,6 +61,6 @@ describe("a dry run", function()
     local out, err, code = runs.lupine(folder, "run run.yaml --dry-run mode=poptorch "
       .. "options.deviceIterations=2")
     assert.equal(0, code, err)
-    assert.matches("Memory usage:", out, 1, true)
+    assert.matches("Memory Usage:", out, 1, true)
   end)
 end)

@@ -53,6 +53,6 @@ describe("a run that is stopped", function()
   it("on the simulated system goes on with the same bits", function()
     same_bits("mode=poptorch options.deviceIterations=2 epochs=2 checkpoint.every=2",
       "SEND='TERM 6'", 75)
-    assert.matches("Memory usage:", files.read(path("run-002/report.txt")), 1, true)
+    assert.matches("Memory Usage:", files.read(path("run-002/report.txt")), 1, true)
   end)
 end)

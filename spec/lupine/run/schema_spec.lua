@@ -233,7 +233,7 @@ describe("a key of a run file", function()
 
   function ACTS.mode()
     assert.equal("eager", run({ mode = "eager" }).o.mode)
-    assert.matches("Memory usage:", files.read(run({ mode = "poptorch" }).path .. "/report.txt"),
+    assert.matches("Memory Usage:", files.read(run({ mode = "poptorch" }).path .. "/report.txt"),
       1, true)
   end
 

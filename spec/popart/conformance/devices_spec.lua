@@ -238,7 +238,7 @@ describe("a program that does not fit", function()
 
   it("is reported where it may be compiled", function()
     local e = big({ ["debug.allowOutOfMemory"] = "true" })
-    assert.matches("Memory usage:", e:getSummaryReport())
+    assert.matches("Memory Usage:", e:getSummaryReport())
     assert.equal("", e:getProfilePath())
     e = big({ ["autoReport.all"] = "true", ["autoReport.directory"] = folder }, "large")
     assert.equal(folder .. "/large", e:getProfilePath())

@@ -146,7 +146,7 @@ describe("numIOTiles", function()
       helper.refuses("popart_exception", "Tiles per IPU 64 should exceed number of IO tiles 64%.$",
         tiles, 64, mode)
       local text, notes = tiles(32, mode)
-      assert.matches("Tiles per IPU set aside for I/O *32", text)
+      assert.matches("Tiles per IPU set aside for I/O: *32", text)
       assert.same({}, notes)
     end
   end)

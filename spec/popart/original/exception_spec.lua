@@ -36,7 +36,7 @@ describe("exception_test", function()
     local e = helper.refuses("OutOfMemoryException", "Out of memory: Cannot fit all variable data "
       .. "onto one or more tiles", s.prepareDevice, s)
     assert.is_true(popart.popart_exception:is(e))
-    assert.matches("Tiles per IPU +4\n", e:getSummaryReport())
+    assert.matches("Tiles per IPU: +4\n", e:getSummaryReport())
   end)
 
   it("has a report only where the program is compiled although it does not fit", function()

@@ -1,7 +1,7 @@
 /* The simulated system as seen from Lua: plans of completed steps.
  *
  *   plan = core.plan(step, {chip=, strategy=, …}, placement)
- *   plan:report() plan:nodes() plan:text() plan:json() plan:step()
+ *   plan:report() plan:nodes() plan:json() plan:step()
  *   plan:replay(inputs, {order=, …}) -> outputs, variables, bytes
  *
  * A placement, in place of what the model's blocks say, is {nodes = list} or
@@ -399,9 +399,6 @@ static int push_made(lua_State *L, char *(*make)(const LpIpuPlan *, LpErr *))
     return 1;
 }
 
-/* plan:text(): a summary as Poplar's profiler writes it */
-LP_FUNCTION_AS(plan_text, push_made(L, lp_report_summary))
-
 /* plan:json(): the report and all nodes */
 LP_FUNCTION_AS(plan_json, push_made(L, lp_report_json))
 
@@ -414,11 +411,13 @@ static int plan_step(lua_State *L)
     return 1;
 }
 
-static const luaL_Reg plan_methods[] = {
-    {"report", plan_report},     {"nodes", plan_nodes},
-    {"liveness", plan_liveness}, {"text", plan_text},
-    {"json", plan_json},         {"step", plan_step},
-    {"replay", lp_plan_replay},  {NULL, NULL}};
+static const luaL_Reg plan_methods[] = {{"report", plan_report},
+                                        {"nodes", plan_nodes},
+                                        {"liveness", plan_liveness},
+                                        {"json", plan_json},
+                                        {"step", plan_step},
+                                        {"replay", lp_plan_replay},
+                                        {NULL, NULL}};
 
 void lp_bind_simulation(lua_State *L)
 {

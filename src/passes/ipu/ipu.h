@@ -332,6 +332,8 @@ typedef struct LpIpuMemory {
     bool in_update;                  /* the peak is in the weight update */
     LpLargest largest[LP_N_LARGEST]; /* at the peak, largest first */
     int64_t off_chip;                /* bytes in streaming memory */
+    int64_t constants;               /* of the buffers, over the IPU */
+    int64_t interleaved;             /* of a tile, at most */
     LpLiveStep *step;
     LpLiveSpan *span;
     uint32_t n_step, n_span;

@@ -95,6 +95,8 @@ static void variables(Memory *x)
         else
             keep(x, kind[v->role], lp_ipu_kept(p, v), &v->type, 1,
                  p->var_start[i], v->name, NULL);
+        if (v->role == LP_VAR_CONST)
+            x->m->constants += lp_type_bytes(&v->type);
     }
 }
 
@@ -292,6 +294,7 @@ static LpStatus one_ipu(Memory *x)
     stashes(x);
     LP_TRY(code(x));
     x->m->always = x->tiles.total;
+    x->m->interleaved = x->interleaved;
     return lp_ipu_liveness(p, x->ipu, &x->tiles, x->interleaved, x->m);
 }
 

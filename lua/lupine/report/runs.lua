@@ -1,0 +1,63 @@
+--- What a report's schedule runs: rows with how often, and the operators of each entry.
+local M = {}
+
+--- Rows in order, with how often each runs in a call.
+---@param report lupine.Report
+---@return fun(): table?, integer?, table? row, times, loop
+function M.rows(report)
+  local l, i = 1, 0
+  return function()
+    local loop = report.sequence[l]
+    while loop and i >= loop.rows do
+      l, i = l + 1, 0
+      loop = report.sequence[l]
+    end
+    if not loop then
+      return nil
+    end
+    i = i + 1
+    return report.schedule[loop.first_row + i - 1], loop.count * (loop.once and 1 or report.loops),
+      loop
+  end
+end
+
+--- What runs: "stage 0 forward", "weight update"; nil of an entry that moves data.
+---@param entry table
+---@return string?
+function M.name(entry)
+  return entry.kind == "update" and "weight update" or entry.kind == "compute"
+    and ("stage %d %s"):format(entry.stage, entry.backward and "backward" or "forward") or nil
+end
+
+local function key_of(stage, backward)
+  return ("%d %s"):format(stage, backward)
+end
+
+--- The operators of an entry, in order: a backward run that starts from the stage's inputs
+--- has the forward ones again.
+---@param report lupine.Report
+---@return fun(entry: table): table[]
+function M.operators(report)
+  local of = {}
+  for _, node in ipairs(report:nodes()) do
+    local key = node.update and "update " .. node.ipu or key_of(node.stage, node.backward)
+    of[key] = of[key] or {}
+    table.insert(of[key], node)
+  end
+  local again = {}
+  for _, stage in ipairs(report.stages) do
+    local forward, own = of[key_of(stage.stage, false)] or {}, of[key_of(stage.stage, true)] or {}
+    local all = table.move(forward, 1, #forward, 1, {})
+    again[stage.stage] = stage.recomputed and table.move(own, 1, #own, #all + 1, all) or own
+  end
+  return function(entry)
+    if entry.kind == "update" then
+      return of["update " .. entry.ipu] or {}
+    elseif entry.kind ~= "compute" then
+      return {}
+    end
+    return entry.backward and again[entry.stage] or of[key_of(entry.stage, false)] or {}
+  end
+end
+
+return M

@@ -1,0 +1,129 @@
+/* Vertices of a program by the codelet that they run. They are there once for
+ * equal work of an IPU (what outlining achieves), as the memory of their state
+ * is (passes/ipu/memory.c), and run for every node. */
+#include "runtime/report/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/checked.h"
+
+typedef struct Totals {
+    const LpIpuPlan *p;
+    LpVertexTotals *t;
+    bool *seen; /* by label, of one IPU */
+} Totals;
+
+static LpVertexTotal *total_of(LpVertexTotals *t, int id)
+{
+    size_t i = 0;
+    while (i < t->n && t->of[i].id != id)
+        i++;
+    if (i == LP_VERTEX_TOTALS)
+        return NULL;
+    if (i == t->n) {
+        t->of[t->n++] = (LpVertexTotal){.id = id};
+        t->of[i].name = lp_vertex_name(id);
+    }
+    return &t->of[i];
+}
+
+static int64_t times_of(int64_t x, int64_t times)
+{
+    int64_t r;
+    return lp_mul_i64(x, times, &r) ? r : INT64_MAX;
+}
+
+/* A node runs so many times in a call. */
+static void run(Totals *x, const LpNodeCost *n, int64_t times)
+{
+    for (int i = 0; i < n->cost.n_vertices; i++) {
+        const LpVertices *v = &n->cost.vertices[i];
+        LpVertexTotal *t = total_of(x->t, v->id);
+        if (!t)
+            continue;
+        t->cycles += times_of(v->cyc, times);
+        t->idle += times_of(v->idle_cyc, times);
+    }
+}
+
+static void place(Totals *x, const LpNodeCost *n)
+{
+    if (x->seen[n->label])
+        return;
+    x->seen[n->label] = true;
+    x->t->compute_sets += n->cost.compute_sets;
+    for (int i = 0; i < n->cost.n_vertices; i++) {
+        const LpVertices *v = &n->cost.vertices[i];
+        LpVertexTotal *t = total_of(x->t, v->id);
+        if (!t)
+            continue;
+        t->vertices += v->n;
+        t->edges += v->edges;
+        t->bytes += v->tile_bytes * lp_ipu_tiles(x->p);
+        t->edge_bytes += v->edge_tile_bytes * lp_ipu_tiles(x->p);
+    }
+}
+
+static int larger(const void *a, const void *b)
+{
+    const LpVertexTotal *x = a, *y = b;
+    if (x->cycles != y->cycles)
+        return x->cycles < y->cycles ? 1 : -1;
+    return strcmp(x->name.text, y->name.text);
+}
+
+static void place_all(Totals *x, int ipu)
+{
+    const LpIpuPlan *p = x->p;
+    const LpGraph *g = p->step->micro, *u = p->step->update;
+    for (LpNodeId n = 0; n < g->n_node; n++)
+        if (p->stage[p->node_stage[n]].ipu == ipu)
+            place(x, &p->cost[n]);
+    for (LpNodeId n = 0; u && n < u->n_node; n++)
+        if (p->update_ipu[n] == ipu)
+            place(x, &p->update_cost[n]);
+}
+
+static void run_all(Totals *x)
+{
+    const LpIpuPlan *p = x->p;
+    const LpGraph *g = p->step->micro, *u = p->step->update;
+    int64_t times = p->micro_batches * p->loops;
+    for (int r = 0; r < p->n_pass; r++)
+        for (uint32_t i = 0; i < p->pass[r].n; i++)
+            run(x, &p->cost[p->pass[r].entry[i].node], times);
+    for (LpNodeId n = 0; n < g->n_node; n++)
+        if (p->sum[n].var >= 0)
+            run(x, &p->cost[n], times);
+    for (LpNodeId n = 0; u && n < u->n_node; n++)
+        run(x, &p->update_cost[n], p->loops);
+}
+
+LpVertexTotals *lp_report_vertices(const LpIpuPlan *p, LpErr *e)
+{
+    const LpGraph *u = p->step->update;
+    size_t labels = p->step->micro->n_node + (u ? u->n_node : 0) + 1;
+    Totals x = {.p = p, .t = lp_calloc(1, sizeof *x.t)};
+    x.seen = lp_calloc(labels, sizeof *x.seen);
+    if (!x.t || !x.seen) {
+        lp_no_memory(e);
+        lp_free(x.t);
+        lp_free(x.seen);
+        return NULL;
+    }
+    for (int ipu = 0; ipu < p->n_ipus; ipu++) {
+        memset(x.seen, 0, labels * sizeof *x.seen);
+        place_all(&x, ipu);
+    }
+    run_all(&x);
+    lp_free(x.seen);
+    qsort(x.t->of, x.t->n, sizeof *x.t->of, larger);
+    for (size_t i = 0; i < x.t->n; i++) {
+        x.t->vertices += x.t->of[i].vertices;
+        x.t->edges += x.t->of[i].edges;
+        x.t->cycles += x.t->of[i].cycles;
+        x.t->idle += x.t->of[i].idle;
+    }
+    return x.t;
+}
