@@ -14,7 +14,7 @@ local M = {}
 
 ---@class lupine.engine_options.Row
 ---@field name string
----@field kind string "bool" ("true" or "false") or "folder"
+---@field kind string "bool" ("true" or "false"), "folder" or "cycles"
 ---@field word? string that one of kind "bool" may have, too
 ---@field default string|fun(engine: table<string, string>): string what holds unless it is given
 ---@field doc string
@@ -55,6 +55,10 @@ M.rows = {
   { name = "target.deterministicWorkers", kind = "bool", word = "portable", default = "false",
     doc = "Stochastic rounding draws the same numbers whichever worker computes.",
     no_effect = "random numbers follow the element, not the worker" },
+  { name = "lupine.hostSyncCycles", kind = "cycles", default = "-1",
+    doc = "Cycles of a sync with the host or streaming memory; -1: the chip's "
+      .. "(runtime/arch/chips.def).",
+    effect = "Each row of transfers takes so much longer or shorter." },
 }
 
 local row_of, names = {}, {}
@@ -75,6 +79,9 @@ local function checked(name, value, from)
   errors.check(kind ~= "bool" or text == "true" or text == "false" or text == row.word, "Error",
     "%s: '%s': expected %strue or false, got %s", from, name,
     row.word and ("'%s', "):format(row.word) or "", check.describe(value))
+  local n = math.tointeger(tonumber(text))
+  errors.check(kind ~= "cycles" or n and n >= -1, "Error", "%s: '%s': expected cycles, or -1, "
+    .. "got %s", from, name, check.describe(value))
   errors.check(kind ~= "folder" or text ~= "", "Error", "%s: '%s': expected a folder, got \"\"",
     from, name)
   return text
@@ -125,6 +132,14 @@ end
 ---@return boolean
 function M.is_on(engine, name)
   return M.value(engine, name) == "true"
+end
+
+--- The number of an option of kind "cycles", given or not.
+---@param engine table<string, string>
+---@param name string that a row has
+---@return integer
+function M.cycles(engine, name)
+  return math.tointeger(tonumber(M.value(engine, name)))
 end
 
 --- The report files that are asked for.

@@ -210,6 +210,7 @@ local function system(s)
   end
   out.output_slices = slices == s.batches * s.accumulation and 0 or slices
   out.synthetic_data = o.syntheticDataMode.name ~= "Off"
+  out.host_sync = engine_options.cycles(M.engine(s), "lupine.hostSyncCycles")
   if engine_options.is_on(M.engine(s), "debug.allowOutOfMemory") then
     out.allow_out_of_memory = true
   end

@@ -111,6 +111,7 @@ function M.settings(options, target)
     io_tiles = options.TensorLocations.num_io_tiles,
     partials = options.Precision.partials_type,
     stable_norm = options.enable_stable_norm,
+    host_sync = engine_options.cycles(rules.engine_options(options), "lupine.hostSyncCycles"),
     proportion = proportions(options),
     output_slices = M.output_slices(options),
     input_groups = options.replication_factor // options.input_group_size,

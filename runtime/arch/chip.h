@@ -45,6 +45,7 @@ typedef struct LpChip {
     int coeff_bytes_cyc;    /* weight load into the AMP, 64-bit loads */
     int step_cyc;           /* of a sync: twice the longest delay to a tile */
     int global_sync_cyc;    /* sync over several IPUs; 0 = by the hop model */
+    int host_sync_cyc;      /* sync with the host, its waiting left out */
     double hop_s;           /* latency of a sync hop between IPUs */
     int worker_stack_bytes; /* stack of one worker */
     int supervisor_stack_bytes;

@@ -33,7 +33,8 @@ LpCostCtx lp_cost_ctx(const LpChip *chip)
 {
     return (LpCostCtx){.chip = chip,
                        .proportion = 0.6, /* PL poplin, default option */
-                       .partials = LP_COST_FLOAT};
+                       .partials = LP_COST_FLOAT,
+                       .host_sync = chip->host_sync_cyc};
 }
 
 int64_t lp_codelet_set_bytes(const LpCodeletSet *s)

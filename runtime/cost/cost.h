@@ -112,6 +112,7 @@ typedef struct LpCostCtx {
     double proportion;   /* availableMemoryProportion, of a tile; 0 = least */
     LpCostType partials; /* HALF or FLOAT */
     bool stable_norm;    /* statistics take a pass for the mean before */
+    int64_t host_sync;   /* cycles of a sync with the host */
     LpPlanCache *cache;  /* borrowed; NULL plans every shape anew */
 } LpCostCtx;
 

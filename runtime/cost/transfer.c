@@ -124,7 +124,7 @@ static LpCost shared(const LpCostCtx *x, int64_t bytes, double bps, int n_ipus)
         return c;
     c.exchange_cyc =
         at_rate(x->chip, (double)bytes, bps / (n_ipus > 0 ? n_ipus : 1));
-    c.sync_cyc = lp_chip_global_sync_cyc(x->chip, 2); /* with the host side */
+    c.sync_cyc = x->host_sync;
     c.tiles = (int)ctx_tiles(x);
     c.exchange_code_bytes = lp_exchange_code_bytes(x->chip, 1, 1);
     return c;

@@ -46,6 +46,24 @@ describe("engine options", function()
     helper.refuses("Error", "names of options", effective, { "autoReport.all" })
   end)
 
+  it("say how long a sync with the host takes, of the chip's unless given", function()
+    local function report(cycles)
+      local options = poptorch.Options()
+      options._Popart:set("engineOptions", { ["lupine.hostSyncCycles"] = cycles })
+      local model = poptorch.inferenceModel(torch.nn.Linear(4, 4), options)
+      model:compile(torch.ones(2, 4))
+      return model:report()
+    end
+    local chips, none, long = report(nil), report(0), report(40000)
+    assert.same({ 600, 0, 40000 }, { chips.host_sync, none.host_sync, long.host_sync })
+    -- inputs and outputs of the one row have one
+    assert.equal(600, chips.cycles - none.cycles)
+    assert.equal(40000, long.cycles - none.cycles)
+    assert.is_true(long.wall_efficiency < chips.wall_efficiency)
+    helper.refuses("Error", 'expected cycles, or %-1, got string "soon"',
+      engine_options.effective, { ["lupine.hostSyncCycles"] = "soon" }, "here")
+  end)
+
   it("of the environment win", function()
     with_env({ POPLAR_ENGINE_OPTIONS = '{"autoReport.all": false, "y": 1}' }, function()
       assert.same({ ["autoReport.all"] = "false", x = "1", y = "1" },

@@ -22,6 +22,7 @@ typedef struct LpCostReq {
     double memory_proportion; /* availableMemoryProportion, 0..1 */
     LpDtype partials;         /* of matmul and convolution */
     bool stable_norm;         /* normalisations take the mean first */
+    int64_t host_sync;        /* cycles */
     int pass; /* LpConvPass of a product: what it is a gradient of */
     struct LpPlanCache *cache; /* borrowed; NULL plans every shape anew */
     /* adds what the nodes of a body cost, one after another; NULL: nothing */

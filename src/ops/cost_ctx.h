@@ -23,6 +23,7 @@ static inline LpCostCtx lp_cost_ctx_of(const LpCostReq *r)
     x.proportion = r->memory_proportion;
     x.partials = lp_cost_type(r->partials);
     x.stable_norm = r->stable_norm;
+    x.host_sync = r->host_sync;
     x.cache = r->cache;
     return x;
 }

@@ -288,6 +288,9 @@ local function execution(out, r)
   share(out, r, "Tile average sync cycles", t.sync)
   add(out, 1, "Samples: %s (%.1f samples/s)", grouped(r.samples), r.samples_per_second)
   add(out, 1, "IPUs busy during the loop: %.1f%%", 100 * r.pipeline_efficiency)
+  if r.wall_efficiency then -- reports of before have none
+    add(out, 1, "IPUs usefully busy, of all time: %.1f%%", 100 * r.wall_efficiency)
+  end
   add(out, 1, "Cycles by vertex type:")
   for _, v in ipairs(r.vertex_types) do
     add(out, 2, "%s (%s instances): %s", v.name, grouped(v.vertices), grouped(v.cycles))

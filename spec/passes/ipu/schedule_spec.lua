@@ -222,6 +222,19 @@ describe("the sharded schedule", function()
     local r = helper.simulate(helper.chain(4, { train = true, accumulation = 5 }),
       { strategy = "sharded" })
     assert.near(1 / 4, r.pipeline_efficiency, 1e-12)
+    local useful = 0
+    for i, stage in ipairs(r.stages) do
+      assert.equal(i - 1, stage.stage)
+      useful = useful + stage.forward_cycles + stage.backward_cycles - stage.recompute_cycles
+    end
+    local updates = 0
+    for _, row in ipairs(helper.rows(r, "update")) do
+      for _, e in ipairs(row.entries) do
+        updates = updates + (e.kind == "update" and e.cycles or 0)
+      end
+    end
+    assert.near((useful * r.micro_batches + updates) * r.loops / (4 * r.cycles),
+      r.wall_efficiency, 1e-12)
     local rows, order, sum = helper.rows(r, "phase"), {}, 0
     assert.equal(1, #rows)
     assert.equal(5, rows[1].count)

@@ -120,6 +120,7 @@ LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
                                        "power_of_two",
                                        "round_ipus",
                                        "stable_norm",
+                                       "host_sync",
                                        NULL};
     LpIpuOptions o = lp_ipu_options();
     lp_check_keys(L, t, "system", keys);
@@ -140,6 +141,7 @@ LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
     o.recompute = (LpRecompute)get_choice(L, t, "recompute", again, 0);
     o.partials = get_choice(L, t, "partials", partials, 0) ? LP_F16 : LP_F32;
     o.stable_norm = lp_opt_bool(L, t, "stable_norm", false);
+    o.host_sync = lp_opt_int(L, t, "host_sync", -1);
     int64_t live = lp_opt_int(L, t, "liveness", 0);
     if (live < LP_ALWAYS_LIVE || live > LP_OFF_CHIP_AFTER_EACH_PHASE)
         lp_raise(L, LP_E_VALUE, "liveness: expected 0..3, got %d", (int)live);

@@ -64,7 +64,8 @@ typedef struct LpIpuOptions {
     int tiles;    /* of an IPU; 0: all that the chip has */
     int io_tiles; /* of these, set aside for transfers */
     LpDtype partials;
-    bool stable_norm; /* normalisations take mean and variance in two passes */
+    bool stable_norm;  /* normalisations take mean and variance in two passes */
+    int64_t host_sync; /* cycles of a sync with the host; -1: the chip's */
     LpLocation location[LP_N_LOCATIONS];
     const LpOwnLocation *own; /* borrowed until the plan is made */
     size_t n_own;
@@ -270,6 +271,7 @@ typedef struct LpRow {
     int64_t copy_cyc, host_cyc, stream_cyc, collective_cyc;
     int64_t work_cyc; /* computing of the slowest IPU, of all IPUs together: */
     int64_t busy_cyc;
+    int64_t useful_cyc; /* of that, what is not computed again */
     int64_t total_cyc;
 } LpRow;
 
@@ -400,8 +402,9 @@ typedef struct LpIpuPlan {
     LpIpuMemory *memory; /* an IPU */
     /* of a call */
     int64_t cycles;
-    int64_t samples;   /* rows that the host gives, shared ones once */
-    double efficiency; /* computing of all IPUs / (IPUs x loop), 0..1 */
+    int64_t samples;        /* rows that the host gives, shared ones once */
+    double efficiency;      /* computing of all IPUs / (IPUs x loop), 0..1 */
+    double wall_efficiency; /* useful computing / (IPUs x all cycles), 0..1 */
     double seconds, samples_per_second;
 } LpIpuPlan;
 

@@ -74,6 +74,7 @@ static void with_share(const LpIpuPlan *p, const LpShare *s, LpCostReq *r)
     r->tiles = s->tiles ? s->tiles : lp_ipu_tiles(p);
     r->memory_proportion = s->proportion;
     r->stable_norm = p->o.stable_norm;
+    r->host_sync = lp_ipu_ctx(p, 0).host_sync;
     r->partials = s->partials != LP_DT_NONE ? s->partials : p->o.partials;
 }
 

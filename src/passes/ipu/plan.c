@@ -23,7 +23,8 @@ LpIpuOptions lp_ipu_options(void)
 {
     LpIpuOptions o = {.chip = lp_chip_find("ipu2"),
                       .strategy = lp_strategy_find(lp_strategy_names[0]),
-                      .partials = LP_F32};
+                      .partials = LP_F32,
+                      .host_sync = -1};
     o.system = lp_system_find(o.chip->version);
     for (int i = 0; i < LP_N_LOCATIONS; i++)
         o.location[i] = (LpLocation){.on_chip = true};
@@ -82,6 +83,8 @@ LpCostCtx lp_ipu_ctx(const LpIpuPlan *p, int ipu)
     x.tiles = lp_ipu_tiles(p);
     x.proportion = p->o.proportion[ipu];
     x.partials = lp_cost_type(p->o.partials);
+    if (p->o.host_sync >= 0)
+        x.host_sync = p->o.host_sync;
     x.cache = p->cache;
     return x;
 }

@@ -53,6 +53,7 @@ static void slowest_ipu(const LpSchedule *s, LpRow *row, int level)
             continue;
         cyc[r->ipu] += lp_pass_cyc(r);
         row->busy_cyc += lp_pass_cyc(r);
+        row->useful_cyc += lp_pass_cyc(r) - r->recompute_cyc;
         if (worst < 0 || cyc[r->ipu] > cyc[worst])
             worst = r->ipu;
     }
@@ -416,7 +417,7 @@ static void totals(LpIpuPlan *p)
 {
     const LpStep *s = p->step;
     int64_t loop = 0, once = 0;
-    double busy = 0, wall = 0;
+    double busy = 0, wall = 0, useful = 0;
     bool used[LP_MAX_IPUS] = {false};
     int n_used = 0;
     for (size_t i = 0; i < p->n_loop; i++) {
@@ -424,6 +425,8 @@ static void totals(LpIpuPlan *p)
         for (uint32_t k = 0; k < l->n_row; k++) {
             const LpRow *r = &p->row[l->first_row + k];
             *(l->once ? &once : &loop) += r->total_cyc * l->count;
+            useful += (double)(r->useful_cyc * l->count) *
+                      (double)(l->once ? 1 : p->loops);
             if (r->kind == LP_ROW_UPDATE || r->kind == LP_ROW_OUTPUT)
                 continue;
             busy += (double)(r->busy_cyc * l->count);
@@ -437,6 +440,8 @@ static void totals(LpIpuPlan *p)
         }
     p->cycles = p->loops * loop + once;
     p->efficiency = wall > 0 ? busy / (wall * n_used) : 0;
+    if (p->cycles > 0)
+        p->wall_efficiency = useful / ((double)p->cycles * n_used);
     p->samples = batch_rows(s) * p->micro_batches * p->loops *
                  (p->o.input_groups ? p->o.input_groups : p->replicas);
     p->seconds = (double)p->cycles / p->o.chip->clock_hz;

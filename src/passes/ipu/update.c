@@ -139,6 +139,7 @@ static LpStatus compute(Update *u, const int64_t *value)
                                              .ipu = i,
                                              .cycles = cyc}));
         u->b.row->busy_cyc += cyc;
+        u->b.row->useful_cyc += cyc;
     }
     u->b.row->compute_cyc += total[worst].compute_cyc;
     u->b.row->exchange_cyc += total[worst].exchange_cyc;

@@ -16,7 +16,8 @@ VIEWS.push({ name: "summary", title: "Summary", draw(section) {
     card("One call", time(R.cycles), group(R.cycles) + " cycles"),
     card("Chip", R.chip_name, `${R.ipus} IPUs x ${R.replicas} replicas`),
     card("Strategy", R.strategy.replace("_", " "), `${R.micro_batches} micro-batches an update`),
-    card("IPUs computing", percent(R.pipeline_efficiency), "of the loop's computing time"),
+    card("IPUs computing", percent(R.pipeline_efficiency), "of the loop's computing time"
+      + (R.wall_efficiency ? `; usefully ${percent(R.wall_efficiency)} of all time` : "")),
     card("Fullest tile", percent(fullest), fullest > 1 ? "does not fit" : "fits"),
     card("Held all the time", bytes(memory.reduce((s, m) => s + m.always_live, 0)), "on all IPUs"),
     card("Streaming memory", bytes(memory.reduce((s, m) => s + m.off_chip, 0)), "of one replica")));
