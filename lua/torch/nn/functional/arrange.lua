@@ -1,6 +1,7 @@
 --- Functions that arrange elements: channel_shuffle, unfold, fold,
 --- interpolate.
 local check = require("lupine.base.check")
+local core = require("lupine.core")
 local define = require("torch.nn.functional.define")
 local errors = require("lupine.base.errors")
 local tuple = require("torch.nn.tuple")
@@ -22,8 +23,8 @@ return function(F)
   end)
 
   -- Row and column (of the padded image) of every element of every window:
-  -- a flat index [kernel elements, windows].
-  local function window_index(size, kernel, dilation, stride)
+  -- a flat index, the number of elements of a window, and that of windows.
+  local function make_index(size, kernel, dilation, stride)
     local torch = require("torch")
     local function positions(i)
       local n = (size[i] - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1
@@ -36,7 +37,26 @@ return function(F)
     local c, cols = positions(2)
     local index = r:reshape({ kernel[1], 1, rows, 1 }):mul(size[2])
       + c:reshape({ 1, kernel[2], 1, cols })
-    return index:reshape({ kernel[1] * kernel[2], rows * cols })
+    return { index:reshape({ -1 }), kernel[1] * kernel[2], rows * cols }
+  end
+
+  -- The index by what it depends on; a trace has its own.
+  local MOST = 16
+  local known, count = {}, 0
+
+  local function window_index(size, kernel, dilation, stride)
+    if core.is_tracing() then
+      return table.unpack(make_index(size, kernel, dilation, stride))
+    end
+    local key = ("%d %d %d %d %d %d %d %d"):format(size[1], size[2], kernel[1], kernel[2],
+      dilation[1], dilation[2], stride[1], stride[2])
+    if not known[key] then
+      if count == MOST then
+        known, count = {}, 0
+      end
+      known[key], count = make_index(size, kernel, dilation, stride), count + 1
+    end
+    return table.unpack(known[key])
   end
 
   local function check_filled(input, single, where)
@@ -56,10 +76,14 @@ return function(F)
       kernel, dilation, padding, stride = pairs_of(kernel, dilation, padding, stride)
       local single = input:dim() == 3
       check_filled(input, single, "unfold")
-      local x = F.pad(single and input:unsqueeze(0) or input, tuple.reversed_twice(padding))
-      local index = window_index({ x:size(2), x:size(3) }, kernel, dilation, stride)
-      local out = x:flatten(2):index_select(2, index:reshape({ -1 }))
-      out = out:reshape({ x:size(0), x:size(1) * index:size(0), index:size(1) })
+      local x = single and input:unsqueeze(0) or input
+      if padding[1] ~= 0 or padding[2] ~= 0 then
+        x = F.pad(x, tuple.reversed_twice(padding))
+      end
+      local n, channels, height, width = table.unpack(x.shape)
+      local index, window, windows = window_index({ height, width }, kernel, dilation, stride)
+      local out = x:flatten(2):index_select(2, index)
+        :reshape({ n, channels * window, windows })
       return single and out:squeeze(0) or out
     end)
 
@@ -71,14 +95,14 @@ return function(F)
       check_filled(input, single, "fold")
       local x = single and input:unsqueeze(0) or input
       local size = { output_size[1] + 2 * padding[1], output_size[2] + 2 * padding[2] }
-      local index = window_index(size, kernel, dilation, stride)
-      local n, window = x:size(0), index:size(0)
-      errors.check(x:size(1) % window == 0 and x:size(2) == index:size(1), "RuntimeError",
+      local index, window, windows = window_index(size, kernel, dilation, stride)
+      local n = x:size(0)
+      errors.check(x:size(1) % window == 0 and x:size(2) == windows, "RuntimeError",
         "fold: input of shape %s does not match %d elements a window and %d windows",
-        tostring(input.shape), window, index:size(1))
+        tostring(input.shape), window, windows)
       local channels = x:size(1) // window
       local flat = require("torch").zeros({ n, channels, size[1] * size[2] }, { dtype = x.dtype })
-        :index_add(2, index:reshape({ -1 }), x:reshape({ n, channels, window * index:size(1) }))
+        :index_add(2, index, x:reshape({ n, channels, window * windows }))
       local out = flat:reshape({ n, channels, size[1], size[2] })
         :narrow(2, padding[1], output_size[1]):narrow(3, padding[2], output_size[2])
       return single and out:squeeze(0) or out
