@@ -115,6 +115,14 @@ bool lp_gemm_tells(const LpGemmArgs *g, LpDtype t)
     return t != LP_I64 && !cut_of(g, t).turned;
 }
 
+size_t lp_gemm_strip(const LpGemmArgs *g, LpDtype t)
+{
+    if (!lp_gemm_tells(g, t))
+        return 0;
+    Cut c = cut_of(g, t);
+    return c.kc < g->k ? 0 : (size_t)up(c.tile * g->n * (int64_t)c.size, ALIGN);
+}
+
 size_t lp_gemm_work(const LpGemmArgs *g, LpDtype t)
 {
     if (t == LP_I64)
@@ -181,22 +189,40 @@ static void pack_left(const Cut *c, const Block *b, int64_t i0, int64_t n,
         }
 }
 
+/* Asks for n rows of halves without gaps. */
+static void ask(const Cut *c, const char *at, int64_t n, int64_t k)
+{
+    int64_t bytes = k * (int64_t)c->stored;
+    for (int64_t i = 0; i < n; i++, at += (size_t)c->g.a_rs * c->stored)
+        for (int64_t byte = 0; byte < bytes; byte += 64)
+            __builtin_prefetch(at + byte, 0, 2);
+}
+
 /* Rows i … i + x.rows - 1, whose left elements are at `at`, times panels p0 …
- * p1 - 1; meanwhile the `next` rows after them are asked for. */
+ * p1 - 1; meanwhile the `next` rows after them are asked for, which are at
+ * `halves` or behind them. */
 static void one_tile(const Cut *c, const Block *b, LpGemmTile x, int64_t i,
                      int64_t next, int64_t p0, int64_t p1, const char *at,
-                     char *out)
+                     const char *halves, char *out)
 {
     int64_t asked = 0;
+    size_t row = (size_t)c->g.a_rs * c->stored;
+    if (c->then && c->then->strip) {
+        out += (size_t)b->me * c->then->strip;
+        i = 0;
+    }
     for (int64_t p = p0; p < p1; p++) {
         int64_t j = b->j0 + p * c->width;
         const char *panel =
             b->packed + (size_t)(p * c->width * c->kc) * c->size;
         char *to = out + (size_t)(i * c->g.c_rs + j * c->g.c_cs) * c->size;
         x.cols = lp_min(c->width, b->j1 - j);
+        int64_t more = next * (p - p0 + 1) / (p1 - p0) - asked;
+        if (halves)
+            ask(c, halves + (size_t)asked * row, more, b->k);
         x.ahead = at + (size_t)((x.rows + asked) * x.l_rs) * c->size;
-        x.n_ahead = next * (p - p0 + 1) / (p1 - p0) - asked;
-        asked += x.n_ahead;
+        x.n_ahead = halves ? 0 : more;
+        asked += more;
         if (c->t == LP_F64)
             loops()->f64->tile(&x, (const double *)(const void *)at,
                                (const double *)(const void *)panel,
@@ -238,7 +264,7 @@ static void block_rows(const Cut *c, const Block *b, int64_t i0, int64_t i1,
         pack_left(c, b, i0, n, left, space);
     for (int64_t t = 0; t < tiles && p0 < p1 && !lp_kernel_stops(); t++) {
         int64_t i = n * t / tiles, e = n * (t + 1) / tiles, next = 0;
-        const char *at;
+        const char *at, *halves = NULL;
         LpGemmTile x = {.rows = e - i,
                         .k = b->k,
                         .l_rs = g->a_rs,
@@ -256,12 +282,12 @@ static void block_rows(const Cut *c, const Block *b, int64_t i0, int64_t i1,
             next = g->a_cs == 1 && t + 1 < tiles ? n * (t + 2) / tiles - e : 0;
         }
         if (g->half && !c->packs_left) {
+            halves = at + (size_t)(x.rows * g->a_rs) * c->stored;
             widen(c, at, x.rows, b->k, wide);
             at = (const char *)wide;
             x.l_rs = b->k;
-            next = 0;
         }
-        one_tile(c, b, x, i0 + i, next, p0, p1, at, out);
+        one_tile(c, b, x, i0 + i, next, p0, p1, at, halves, out);
         tell(c, b, i0 + i, i0 + e, p0, p1);
     }
 }

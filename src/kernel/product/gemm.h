@@ -25,17 +25,23 @@ bool lp_gemm_is_fast(const LpGemmArgs *g, LpDtype t);
 bool lp_gemm_is_fast_of(LpDtype half);
 
 /* Told of parts of c, rows i0 … i1 - 1 of columns j0 … j1 - 1, by the thread
- * that made them, which still has them in its cache. */
+ * that made them, which still has them in its cache. Of `strip` bytes
+ * (lp_gemm_strip) c has that many for each thread in place of all rows: a part's
+ * rows are its first ones. */
 typedef struct LpGemmThen {
     void (*run)(const struct LpGemmThen *t, int64_t i0, int64_t i1, int64_t j0,
                 int64_t j1, int thread);
     const void *with;
+    size_t strip;
 } LpGemmThen;
 
 /* Scratch for one product; F32, F64 or I64. */
 size_t lp_gemm_work(const LpGemmArgs *g, LpDtype t);
 /* Does a product make its result in parts, of which `then` can be told? */
 bool lp_gemm_tells(const LpGemmArgs *g, LpDtype t);
+/* Bytes of the rows that are told of at once, if each part is made at once: c's
+ * rows have no gaps. Else 0. */
+size_t lp_gemm_strip(const LpGemmArgs *g, LpDtype t);
 /* c = a b. `then`, if not NULL, is told of all of c once and may change it. The
  * bits do not depend on `threads`. */
 void lp_gemm(const LpGemmArgs *g, LpDtype t, const void *a, const void *b,

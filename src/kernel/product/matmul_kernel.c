@@ -36,6 +36,8 @@ typedef struct Product {
     int threads, wanted;
     size_t work, work_one;   /* of all threads; of an own product of a batch */
     size_t sums;             /* within: float32 of a result of halves */
+    size_t strip;            /* of LpGemmThen */
+    bool tells;              /* as lp_gemm_tells */
     size_t apart_a, apart_b; /* within: copies with rows apart; 0: none */
 } Product;
 
@@ -85,7 +87,7 @@ static size_t room_apart(Product *p, int64_t n)
 /* ---- results of halves --------------------------------------------------- */
 typedef struct Narrow {
     const Product *p;
-    const float *sums;
+    const char *sums; /* float32 */
     char *c;
 } Narrow;
 
@@ -96,28 +98,45 @@ static void narrow(const LpGemmThen *then, int64_t i0, int64_t i1, int64_t j0,
     const Narrow *x = then->with;
     const LpGemmArgs *g = &x->p->g;
     LpConvert loop = lp_convert_loop(LP_F32, x->p->c_t);
-    (void)thread;
+    const char *sums = then->strip ? x->sums + (size_t)thread * then->strip
+                                   : x->sums + (size_t)(i0 * g->n) * 4;
     if (g->c_cs == 1 && g->c_rs == g->n && j1 - j0 == g->n) {
-        loop((i1 - i0) * g->n, x->c + i0 * g->n * 2, 2, x->sums + i0 * g->n, 4);
+        loop((i1 - i0) * g->n, x->c + i0 * g->n * 2, 2, sums, 4);
         return;
     }
     for (int64_t i = i0; i < i1; i++)
         loop(j1 - j0, x->c + (i * g->c_rs + j0 * g->c_cs) * 2, 2 * g->c_cs,
-             x->sums + i * g->n + j0, 4);
+             sums + ((i - i0) * g->n + j0) * 4, 4);
+}
+
+static LpGemmArgs without_gaps(const LpGemmArgs *g)
+{
+    LpGemmArgs all = *g;
+    all.c_rs = g->n;
+    all.c_cs = 1;
+    return all;
+}
+
+/* How the sums of a result of halves are made. */
+static void plan_sums(Product *p)
+{
+    LpGemmArgs g = without_gaps(&p->g);
+    size_t all = ((size_t)(g.m * g.n) * sizeof(float) + 63) / 64 * 64;
+    p->tells = lp_gemm_tells(&g, p->t);
+    p->strip = lp_gemm_strip(&g, p->t);
+    p->sums = p->strip > 0 ? p->strip * (size_t)p->threads : all;
 }
 
 /* The product in float32, a part of which is rounded while a cache has it. */
 static void own_narrow(const Product *p, const char *a, const char *b, char *c,
                        char *work, int threads)
 {
-    Narrow x = {p, (const float *)(const void *)work, c};
-    LpGemmThen then = {narrow, &x};
-    LpGemmArgs g = p->g;
-    g.c_rs = g.n;
-    g.c_cs = 1;
-    bool told = lp_gemm_tells(&g, p->t);
-    lp_gemm(&g, p->t, a, b, work, told ? &then : NULL, work + p->sums, threads);
-    if (!told)
+    LpGemmArgs g = without_gaps(&p->g);
+    Narrow x = {p, work, c};
+    LpGemmThen then = {narrow, &x, p->strip};
+    lp_gemm(&g, p->t, a, b, work, p->tells ? &then : NULL, work + p->sums,
+            threads);
+    if (!p->tells)
         narrow(&then, 0, g.m, 0, g.n, 0);
 }
 
@@ -242,7 +261,7 @@ static LpStatus product_new(Product p, Product **out, LpErr *e)
                 (p.batch == 1 && lp_gemm_is_fast(g, p.t));
     ours |= g->half != 0;
     if (g->half && lp_is_half(p.c_t))
-        p.sums = ((size_t)(g->m * g->n) * sizeof(float) + 63) / 64 * 64;
+        plan_sums(&p);
     if (ours && !p.vector) {
         need_work(&p, p.sums + lp_gemm_work(g, p.t));
     } else if (!ours && p.batch * g->m * g->n * g->k > 0) {

@@ -51,7 +51,7 @@ LP_KERNEL_RUN(run)
     const Both *b = k->state;
     char *scratch = (char *)work + b->off;
     Told t = {b, in, out, scratch, rc};
-    LpGemmThen then = {run_part, &t};
+    LpGemmThen then = {.run = run_part, .with = &t};
     bool told;
     LP_TRY(lp_mm_run_then(&b->product, in + b->n_ext, in + b->at, &then, &told,
                           work, rc, e));

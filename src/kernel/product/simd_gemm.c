@@ -200,7 +200,11 @@ INLINE __m256 eight_bf16(const uint16_t *p)
 #endif
 
 #define H(name) f16_##name
+#ifdef EIGHT
+#define ONE(x) _cvtsh_ss(x)
+#else
 #define ONE(x) lp_half_to_float(x)
+#endif
 #include "src/kernel/product/gemmpack_t.h"
 #undef H
 #undef ONE
