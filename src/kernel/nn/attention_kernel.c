@@ -3,7 +3,8 @@
  * the bits do not depend on the number of threads.
  *
  * Operands whose rows have no gaps are read and written where they are, such
- * as the heads of one wide matrix; others are copied to scratch and back. */
+ * as the heads of one wide matrix; others are copied to scratch and back.
+ * Halves among them are widened and rounded head by head, in the cache. */
 #include <string.h>
 
 #include "src/base/cpu.h"
@@ -25,6 +26,7 @@ typedef struct Att {
     /* strides: the last leading dimension but one, the last (all of them
      * where there are more than two), rows */
     int64_t step[N_MATRIX][3];
+    uint8_t stored[N_MATRIX]; /* LpDtype */
 } Att;
 _Static_assert(sizeof(Att) <= LP_PLAIN_PARAM, "Att");
 
@@ -62,8 +64,10 @@ static bool steps_of(Att *a, int which, const LpDesc *d, LpDtype compute)
     int n = d->ndim;
     int64_t rows = d->shape[n - 2], size = d->shape[n - 1];
     int64_t *step = a->step[which];
-    bool in_place = d->dtype == compute && a->lead <= 2 &&
+    bool half = lp_is_half(d->dtype) && compute == LP_F32;
+    bool in_place = (d->dtype == compute || half) && a->lead <= 2 &&
                     (d->strides[n - 1] == 1 || size <= 1);
+    a->stored[which] = (uint8_t)(in_place ? d->dtype : compute);
     step[2] = in_place ? d->strides[n - 2] : size;
     step[1] = rows * size;
     step[0] = a->lead == 2 ? rows * size * a->size[1] : 0;
@@ -72,13 +76,13 @@ static bool steps_of(Att *a, int which, const LpDesc *d, LpDtype compute)
     return in_place;
 }
 
-static LpAttnRows rows_of(const Att *a, int which, int64_t head, void *at,
-                          LpDtype t)
+static LpAttnRows rows_of(const Att *a, int which, int64_t head, void *at)
 {
     const int64_t *step = a->step[which];
     int64_t last = a->lead == 2 ? a->size[1] : a->heads;
     int64_t off = head / last * step[0] + head % last * step[1];
-    return (LpAttnRows){(char *)at + off * (int64_t)lp_dtype_size(t), step[2]};
+    int64_t size = (int64_t)lp_dtype_size((LpDtype)a->stored[which]);
+    return (LpAttnRows){(char *)at + off * size, step[2]};
 }
 
 static int64_t mask_at(const Att *a, int64_t head)
@@ -89,6 +93,13 @@ static int64_t mask_at(const Att *a, int64_t head)
         head /= a->size[d];
     }
     return off;
+}
+
+static LpAttnRows *matrix(LpAttnHead *h, int which)
+{
+    LpAttnRows *m[N_MATRIX] = {&h->q,  &h->k,  &h->val, &h->out,
+                               &h->dq, &h->dk, &h->dval};
+    return m[which];
 }
 
 /* `at`: by matrix; NULL: not used. */
@@ -103,14 +114,12 @@ static LpAttnHead head_of(const Att *a, int64_t head, void *const *at,
                     .causal = a->causal,
                     .mask_q = a->mask_step[a->lead],
                     .mask_k = a->mask_step[a->lead + 1]};
-    LpAttnRows *m[N_MATRIX] = {&h.q,  &h.k,  &h.val, &h.out,
-                               &h.dq, &h.dk, &h.dval};
     if (mask)
         h.mask =
             (const char *)mask + mask_at(a, head) * (int64_t)lp_dtype_size(t);
     for (int i = 0; i < N_MATRIX; i++)
         if (at[i])
-            *m[i] = rows_of(a, i, head, at[i], t);
+            *matrix(&h, i) = rows_of(a, i, head, at[i]);
     return h;
 }
 
@@ -119,10 +128,84 @@ static const LpAttnLoops *loops(LpDtype t)
     return &LP_SIMD_PICK(lp_attn_loops)[t == LP_F64];
 }
 
-static size_t scratch(const Att *a, LpDtype t, bool back)
+/* ---- halves -------------------------------------------------------------- */
+static void shape_of(const Att *a, int which, int64_t *rows, int64_t *size)
+{
+    bool keys = which == K || which == V || which == DK || which == DV;
+    *rows = keys ? a->k : a->q;
+    *size = which == V || which == O || which == DV ? a->v : a->e;
+}
+
+static bool is_wide(const Att *a, int which, LpDtype t)
+{
+    return a->stored[which] == t;
+}
+
+/* Bytes of a head's matrix in the type computed in. */
+static size_t wide_bytes(const Att *a, int which, LpDtype t)
+{
+    int64_t rows, size;
+    shape_of(a, which, &rows, &size);
+    return ((size_t)(rows * size) * lp_dtype_size(t) + 63) / 64 * 64;
+}
+
+/* Rows without gaps from one type to another. */
+static void convert(const Att *a, int which, LpDtype from_t, LpAttnRows from,
+                    LpDtype to_t, LpAttnRows to)
+{
+    int64_t rows, size, f = (int64_t)lp_dtype_size(from_t),
+                        t = (int64_t)lp_dtype_size(to_t);
+    shape_of(a, which, &rows, &size);
+    LpConvert loop = lp_convert_loop(from_t, to_t);
+    for (int64_t i = 0; i < rows; i++)
+        loop(size, (char *)to.at + i * to.step * t, t,
+             (const char *)from.at + i * from.step * f, f);
+}
+
+/* ---- all heads ----------------------------------------------------------- */
+/* What a direction reads and writes. */
+static bool reads(int which, bool back)
+{
+    return which < O || (which == O && back);
+}
+
+static size_t loops_work(const Att *a, LpDtype t, bool back)
 {
     LpAttnHead h = {.n_q = a->q, .n_k = a->k, .e = a->e, .v = a->v};
     return (loops(t)->work(&h, back) + 63) / 64 * 64;
+}
+
+/* Of a thread; once `stored` is known. */
+static size_t scratch(const Att *a, LpDtype t, bool back)
+{
+    size_t n = loops_work(a, t, back);
+    for (int i = 0; i < (back ? N_MATRIX : DQ); i++)
+        n += is_wide(a, i, t) ? 0 : wide_bytes(a, i, t);
+    return n;
+}
+
+static void one_head(const Att *a, LpAttnHead h, LpDtype t, bool back,
+                     char *work)
+{
+    LpAttnRows narrow[N_MATRIX];
+    char *own = work + loops_work(a, t, back);
+    int n = back ? N_MATRIX : DQ;
+    for (int i = 0; i < n; i++) {
+        LpAttnRows *m = matrix(&h, i);
+        narrow[i] = *m;
+        if (is_wide(a, i, t))
+            continue;
+        int64_t rows;
+        m->at = own;
+        shape_of(a, i, &rows, &m->step);
+        own += wide_bytes(a, i, t);
+        if (reads(i, back))
+            convert(a, i, (LpDtype)a->stored[i], narrow[i], t, *m);
+    }
+    (back ? loops(t)->backward : loops(t)->forward)(&h, work);
+    for (int i = 0; i < n; i++)
+        if (!is_wide(a, i, t) && !reads(i, back))
+            convert(a, i, t, *matrix(&h, i), (LpDtype)a->stored[i], narrow[i]);
 }
 
 static void run(const LpPlain *p, void *const *at, const void *mask, void *work,
@@ -130,16 +213,13 @@ static void run(const LpPlain *p, void *const *at, const void *mask, void *work,
 {
     const Att *a = (const void *)p->param;
     LpDtype t = (LpDtype)p->compute;
-    const LpAttnLoops *loop = loops(t);
     size_t each = scratch(a, t, back);
 #pragma omp parallel for num_threads(p->threads) schedule(static)
     for (int i = 0; i < p->threads; i++)
         for (int64_t n = a->heads * i / p->threads;
-             n < a->heads * (i + 1) / p->threads && !lp_kernel_stops(); n++) {
-            LpAttnHead h = head_of(a, n, at, mask, t);
-            (back ? loop->backward
-                  : loop->forward)(&h, (char *)work + (size_t)i * each);
-        }
+             n < a->heads * (i + 1) / p->threads && !lp_kernel_stops(); n++)
+            one_head(a, head_of(a, n, at, mask, t), t, back,
+                     (char *)work + (size_t)i * each);
 }
 
 LP_PLAIN_CORE(forward)
@@ -162,26 +242,26 @@ LP_KERNEL_PREPARE(lp_attention_prepare)
 {
     LpDtype t = lp_plain_type(r->out[0].dtype);
     Att a = att_of(&r->in[0], &r->in[1], &r->in[2], &r->in[3], r->attr);
-    size_t work = scratch(&a, t, false) * (size_t)r->threads;
     uint32_t in = 0, out = steps_of(&a, O, &r->out[0], t);
     for (int i = 0; i < 3; i++)
         in |= (uint32_t)steps_of(&a, Q + i, &r->in[i], t) << i;
-    return lp_plain_prepare_but(r, k, forward, t, &a, sizeof a, work, in, out,
-                                e);
+    return lp_plain_prepare_but(r, k, forward, t, &a, sizeof a,
+                                scratch(&a, t, false) * (size_t)r->threads, in,
+                                out, e);
 }
 
 LP_KERNEL_PREPARE(lp_attention_back_prepare)
 {
     LpDtype t = lp_plain_type(r->out[0].dtype);
     Att a = att_of(&r->in[1], &r->in[2], &r->in[3], &r->in[4], r->attr);
-    size_t work = scratch(&a, t, true) * (size_t)r->threads;
     uint32_t in = steps_of(&a, O, &r->in[0], t), out = 0;
     for (int i = 0; i < 3; i++) {
         in |= (uint32_t)steps_of(&a, Q + i, &r->in[1 + i], t) << (1 + i);
         out |= (uint32_t)steps_of(&a, DQ + i, &r->out[i], t) << i;
     }
-    return lp_plain_prepare_but(r, k, backward, t, &a, sizeof a, work, in, out,
-                                e);
+    return lp_plain_prepare_but(r, k, backward, t, &a, sizeof a,
+                                scratch(&a, t, true) * (size_t)r->threads, in,
+                                out, e);
 }
 
 /* Two products a head; the backward makes the scores again and has five. */

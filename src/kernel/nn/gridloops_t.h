@@ -2,7 +2,8 @@
  *   T      the type,      F(name)  the name of a function for it,
  *   FLOOR, ROUND (to even), ABS: of it.
  * A tap outside has no place (at < 0) and weighs nothing, or NaN if nothing is
- * known of where it is: what stands elsewhere has no part in it. No include guard: it is included once per type.
+ * known of where it is: what stands elsewhere has no part in it. No include
+ * guard: it is included once per type.
  *
  * source: the formulas of the PyTorch documentation of grid_sample; Keys 1981,
  * cubic convolution with a = -0.75 */
@@ -193,8 +194,8 @@ static void F(plan)(const LpGrid *g, const T *grid, int m, bool slopes,
 }
 
 /* ---- planes -------------------------------------------------------------- */
-/* Element `at` of a plane. Outside it is 0, or without `holes` what stands first
- * in the plane: a finite number, which weighs nothing. */
+/* Element `at` of a plane. Outside it is 0, or without `holes` what stands
+ * first in the plane: a finite number, which weighs nothing. */
 static inline __attribute__((always_inline)) T F(value)(const T *x, int32_t at,
                                                         bool holes)
 {

@@ -33,6 +33,9 @@ typedef struct Norm {
     double eps;
     bool relu; /* batch: one operand more */
     bool half; /* statistics are halves, of one pass */
+    /* layer: the matrices are halves, row by row computed in float32 */
+    bool halves;
+    LpConvert widen, round;
 } Norm;
 
 /* Is the norm of operand i, of the request or as rounding at random widens it,
@@ -102,20 +105,40 @@ static Norm channels_of(const LpDesc *x, int64_t groups)
                   .groups = groups};
 }
 
+/* Of layer norm operands [0, in) and result 0 are matrices of rows, for each of
+ * which and thread there is a row of work. */
+static LpStatus by_rows(const LpKernelReq *r, LpKernel *k, Norm s, int in,
+                        LpPlainCore core, size_t work_elems, LpErr *e)
+{
+    LpDtype t = r->out[0].dtype;
+    s.halves = lp_is_half(t) && lp_desc_contiguous(&r->out[0]);
+    for (int i = 0; i < in; i++)
+        s.halves =
+            s.halves && r->in[i].dtype == t && lp_desc_contiguous(&r->in[i]);
+    if (!s.halves)
+        return prepare(r, k, s, core, work_elems, e);
+    s.widen = lp_convert_loop(t, LP_F32);
+    s.round = lp_convert_loop(LP_F32, t);
+    work_elems += (size_t)((in + 1) * s.n * r->threads);
+    return lp_plain_prepare_but(r, k, core, LP_F32, &s, sizeof s,
+                                work_elems * sizeof(float), (1u << in) - 1, 1,
+                                e);
+}
+
 /* (x, w, b; normalized_shape, eps) -> y, mean, rstd */
 LP_KERNEL_PREPARE(lp_layer_norm_prepare)
 {
     Norm s = rows_of(&r->in[0], r->attr[LP_LAYER_NORM_NORMALIZED_SHAPE].n);
     s.eps = r->attr[LP_LAYER_NORM_EPS].f;
     s.half = half_statistics(r, 0);
-    return prepare(r, k, s, layer, 0, e);
+    return by_rows(r, k, s, 1, layer, 0, e);
 }
 
 /* (dy, x, mean, rstd, w; normalized_shape) -> dx, dw, db */
 LP_KERNEL_PREPARE(lp_layer_norm_back_prepare)
 {
     Norm s = rows_of(&r->in[0], r->attr[LP_LAYER_NORM_NORMALIZED_SHAPE].n);
-    return prepare(r, k, s, layer_back, (size_t)(2 * s.n * r->threads), e);
+    return by_rows(r, k, s, 2, layer_back, (size_t)(2 * s.n * r->threads), e);
 }
 
 /* (x, w, b; num_groups, eps) -> y, mean, rstd */

@@ -15,43 +15,80 @@ static T F(variance)(const Norm *s, T square, T mean)
     return v < 0 ? 0 : v;
 }
 
-static void F(layer)(const Norm *s, void *const *in, void *const *out,
-                     void *work LP_UNUSED, int threads)
+/* Row i of the work, if there is one. */
+static T *F(buffer)(const Norm *s, void *work, int64_t i)
 {
-    const T *x = in[0], *w = in[1], *b = in[2];
-    T *y = out[0], *mean = out[1], *rstd = out[2];
-    const int64_t n = s->n;
+    return s->halves ? (T *)work + i * s->n : NULL;
+}
+
+/* Row i of a matrix of n columns, widened to `buf` if it is of halves. */
+static const T *F(row)(const Norm *s, const void *x, int64_t i, T *buf)
+{
+    if (!s->halves)
+        return (const T *)x + i * s->n;
+    s->widen(s->n, buf, sizeof *buf, (const uint16_t *)x + i * s->n, 2);
+    return buf;
+}
+
+/* Where row i is made, and the end of that. */
+static T *F(made)(const Norm *s, void *y, int64_t i, T *buf)
+{
+    return s->halves ? buf : (T *)y + i * s->n;
+}
+static void F(put)(const Norm *s, void *y, int64_t i, const T *buf)
+{
+    if (s->halves)
+        s->round(s->n, (uint16_t *)y + i * s->n, 2, buf, sizeof *buf);
+}
+
+static void F(layer)(const Norm *s, void *const *in, void *const *out,
+                     void *work, int threads)
+{
+    const T *w = in[1], *b = in[2];
+    T *mean = out[1], *rstd = out[2];
+    const int64_t n = s->n, chunk = (s->rows + threads - 1) / threads;
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t i = 0; i < s->rows; i++) {
-        const T *row = x + i * n;
-        T m = lp_nn()->L->sum(row, n) / (T)n;
-        T v = lp_nn()->L->sum_diff2(row, n, s->half ? 0 : m) / (T)n;
-        mean[i] = m;
-        rstd[i] = 1 / SQRT(F(variance)(s, v, m) + (T)s->eps);
-        F(narrow)(s, 1, &mean[i]);
-        F(narrow)(s, 1, &rstd[i]);
-        lp_nn()->L->norm_row(row, n, mean[i], rstd[i], w, b, y + i * n);
+    for (int t = 0; t < threads; t++) {
+        T *wide = F(buffer)(s, work, 2 * t);
+        T *made = F(buffer)(s, work, 2 * t + 1);
+        for (int64_t i = t * chunk; i < (t + 1) * chunk && i < s->rows; i++) {
+            const T *row = F(row)(s, in[0], i, wide);
+            T m = lp_nn()->L->sum(row, n) / (T)n;
+            T v = lp_nn()->L->sum_diff2(row, n, s->half ? 0 : m) / (T)n;
+            mean[i] = m;
+            rstd[i] = 1 / SQRT(F(variance)(s, v, m) + (T)s->eps);
+            F(narrow)(s, 1, &mean[i]);
+            F(narrow)(s, 1, &rstd[i]);
+            T *y = F(made)(s, out[0], i, made);
+            lp_nn()->L->norm_row(row, n, mean[i], rstd[i], w, b, y);
+            F(put)(s, out[0], i, y);
+        }
     }
 }
 
 static void F(layer_back)(const Norm *s, void *const *in, void *const *out,
                           void *work, int threads)
 {
-    const T *dy = in[0], *x = in[1], *mean = in[2], *rstd = in[3], *w = in[4];
-    T *dx = out[0], *dw = out[1], *db = out[2], *part = work;
+    const T *mean = in[2], *rstd = in[3], *w = in[4];
+    T *dw = out[1], *db = out[2], *part = work;
     const int64_t n = s->n, chunk = (s->rows + threads - 1) / threads;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int t = 0; t < threads; t++) {
         T *pw = t ? part + 2 * t * n : dw, *pb = t ? pw + n : db;
+        T *wide = F(buffer)(s, work, 2 * threads + 3 * t);
+        T *other = F(buffer)(s, work, 2 * threads + 3 * t + 1);
+        T *made = F(buffer)(s, work, 2 * threads + 3 * t + 2);
         memset(pw, 0, (size_t)n * sizeof *pw);
         memset(pb, 0, (size_t)n * sizeof *pb);
         for (int64_t i = t * chunk; i < (t + 1) * chunk && i < s->rows; i++) {
-            const T *g = dy + i * n, *row = x + i * n;
-            T a, c;
+            const T *g = F(row)(s, in[0], i, wide);
+            const T *row = F(row)(s, in[1], i, other);
+            T *dx = F(made)(s, out[0], i, made), a, c;
             lp_nn()->L->norm_back_sums(g, row, w, n, mean[i], rstd[i], &a, &c);
             lp_nn()->L->norm_back_row(g, row, w, n, mean[i], rstd[i], a / (T)n,
-                                      c / (T)n, dx + i * n);
+                                      c / (T)n, dx);
             lp_nn()->L->norm_back_params(g, row, n, mean[i], rstd[i], pw, pb);
+            F(put)(s, out[0], i, dx);
         }
     }
     for (int t = 1; t < threads; t++) {

@@ -26,8 +26,8 @@ bool lp_gemm_is_fast_of(LpDtype half);
 
 /* Told of parts of c, rows i0 … i1 - 1 of columns j0 … j1 - 1, by the thread
  * that made them, which still has them in its cache. Of `strip` bytes
- * (lp_gemm_strip) c has that many for each thread in place of all rows: a part's
- * rows are its first ones. */
+ * (lp_gemm_strip) c has that many for each thread in place of all rows: a
+ * part's rows are its first ones. */
 typedef struct LpGemmThen {
     void (*run)(const struct LpGemmThen *t, int64_t i0, int64_t i1, int64_t j0,
                 int64_t j1, int thread);

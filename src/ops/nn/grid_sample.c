@@ -2,8 +2,8 @@
  * -1 … 1, of which the first speaks of the last dimension (PyTorch's
  * grid_sampler; lua/torch/nn/functional/grid.lua checks what users give).
  * Sampling is separable: along each axis a point has a few taps, each a place
- * and a weight; its value is the sum over all combinations of taps, the corners.
- * Places have no gradient, weights have one.
+ * and a weight; its value is the sum over all combinations of taps, the
+ * corners. Places have no gradient, weights have one.
  *
  * The device has no such operation: a trace inlines lookups and products. The
  * formulas are those of src/kernel/nn/gridloops_t.h. */
