@@ -128,7 +128,8 @@ function Builder:operator(parent, node, ipu, at, count)
     local set = self.sets[node]
     if not set then
       set = record("computeSet", { name = name, ipu = ipu, flops = node.flops,
-        cycles = node.compute, count = node.compute_sets, debug = debug, vertices = vertices_of(node) })
+        cycles = node.compute, count = node.compute_sets, debug = debug,
+        vertices = vertices_of(node) })
       self.sets[node], self.sets[#self.sets + 1] = set, set
     end
     local p = self:program(parent, "OnTileExecute", name, { debug = debug, computeSet = set })
@@ -186,20 +187,16 @@ end
 local function tiles_of(report)
   local out = {}
   for ipu, m in memory.each(report) do
-    local gaps = m.max_tile_including_gaps - m.max_tile
-    local always = m.always_live // report.tiles
-    local categories = {}
-    for name, bytes in pairs(m.categories) do
-      categories[name] = bytes // report.tiles
+    local classes = {}
+    for k, with_gaps in ipairs(m.tiles) do
+      local categories, all, always = memory.of_tile(m, k)
+      classes[k] = record("memory", { total = record("total", { includingGaps = with_gaps,
+        excludingGaps = all }), alwaysLiveBytes = always, notAlwaysLiveBytes = all - always,
+        category = categories })
     end
     for tile = 0, report.tiles - 1 do
-      local with_gaps = m.tiles[tile * #m.tiles // report.tiles + 1]
-      local total = record("total", { includingGaps = with_gaps,
-        excludingGaps = math.max(0, with_gaps - gaps) })
-      out[#out + 1] = record("tile", { ipu = ipu, tile = tile, memory = record("memory", {
-        total = total, alwaysLiveBytes = math.min(always, total.excludingGaps),
-        notAlwaysLiveBytes = total.excludingGaps - math.min(always, total.excludingGaps),
-        category = categories }) })
+      out[#out + 1] = record("tile", { ipu = ipu, tile = tile,
+        memory = classes[tile * #classes // report.tiles + 1] })
     end
   end
   return out

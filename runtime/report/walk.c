@@ -23,8 +23,9 @@ typedef struct Walk {
     LpOpTotal *op;
     size_t n_op;
     LpVertexTotals *vertices;
-    LpVertexName name; /* of the vertex being walked */
-    LpReportNode at;   /* the node being walked */
+    LpVertexName name;         /* of the vertex being walked */
+    const LpIpuMemory *memory; /* being walked */
+    LpReportNode at;           /* the node being walked */
 } Walk;
 
 /* ---- what fields ask ---------------------------------------------------- */
@@ -135,6 +136,11 @@ static const char *lp_report_name(Walk *r, int id)
 {
     r->name = lp_vertex_name(id);
     return r->name.text;
+}
+
+static const LpIpuMemory *lp_report_memory(Walk *r, const LpIpuMemory *m)
+{
+    return r->memory = m;
 }
 
 /* Cycles of a tile, on average over all tiles of a replica. */

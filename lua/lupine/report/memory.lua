@@ -44,6 +44,26 @@ function M.fullest(report)
   return most
 end
 
+-- Categories that are not always live.
+local PASSING = { activations = true, temporary = true }
+
+--- The tile's bytes by category, of all of them without gaps, and of those always live. A
+--- tile's figures are those of the fullest of its class of neighbours.
+---@param m table of `memory`
+---@param class integer from 1
+---@return table<string, integer> categories
+---@return integer all
+---@return integer always
+function M.of_tile(m, class)
+  local categories, all, always = {}, 0, 0
+  for _, category in ipairs(m.tile_categories) do
+    local bytes = category.tiles[class]
+    categories[category.name], all = bytes, all + bytes
+    always = always + (PASSING[category.name] and 0 or bytes)
+  end
+  return categories, all, always
+end
+
 --- What a tile has.
 ---@param report {memory: table<integer, table>}
 ---@return integer

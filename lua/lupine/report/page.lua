@@ -131,6 +131,16 @@ local function liveness_of(report)
   return out
 end
 
+-- The same of another report: how much is held at each step.
+local function held_of(report)
+  local out = {}
+  for ipu, live in pairs(report:liveness().ipus) do
+    out[tostring(ipu)] = { bytes = cut(live.bytes, MOST_STEPS),
+      temporary = cut(live.temporary, MOST_STEPS) }
+  end
+  return out
+end
+
 -- The figures; of a schedule with very many entries its first rows.
 local function figures_of(report)
   local figures = report:stored().figures
@@ -156,8 +166,9 @@ function M.text(report, other)
   local data = { summary = report:summary(), report = figures_of(report),
     nodes = nodes_of(report), liveness = liveness_of(report),
     insights = file.as_json(require("lupine.report.insights").of(report)),
-    other = other and figures_of(other) }
-  local line = escaped(tostring(report))
+    other = other and { report = figures_of(other), liveness = { ipus = held_of(other) } } }
+  local line = tostring(report)
+  line = escaped(line:match("^Report%((.*)%)$") or line)
   local style = text_of(DYGRAPHS .. "dygraph.min.css", advice):gsub("/%*#.-%*/", "")
     .. text_of(here .. "style.css")
   -- "</" cannot end a script that has no "<".

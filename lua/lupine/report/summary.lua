@@ -121,12 +121,11 @@ end
 local function tiles_of(r)
   local gaps, over, classes, full = 0, 0, {}, 0
   for _, m in memory.each(r) do
-    local gap = m.max_tile_including_gaps - m.max_tile
     for k, bytes in ipairs(m.tiles) do
       local n = k * r.tiles // #m.tiles - (k - 1) * r.tiles // #m.tiles
       gaps, over = gaps + n * bytes, over + n * math.max(0, bytes - m.tile_bytes)
       full = full + (bytes > m.tile_bytes and n or 0)
-      classes[#classes + 1] = { math.max(0, bytes - gap), n }
+      classes[#classes + 1] = { select(2, memory.of_tile(m, k)), n }
     end
   end
   return gaps, over, classes, full

@@ -32,7 +32,17 @@ async function visit() {
   const memory = view("memory");
   await wait();
   noted.memory_curves = memory.querySelectorAll("canvas").length;
-  noted.memory_heads = [...memory.querySelectorAll("h2")].map(h => h.textContent);
+  const each = $(".scroll", memory), tile = $("input[type=number]", memory);
+  const chosen = () => ({ head: $("h2[role=status]", memory).textContent,
+    of: cells(memory.querySelectorAll(".scroll")[1]) });
+  noted.each = cells(each);
+  noted.fullest = chosen();
+  [...each.querySelectorAll("button.link")].pop().click();
+  tile.value = "1000", tile.dispatchEvent(new Event("change"));
+  await wait();
+  noted.tile = chosen();
+  tile.value = "99999", tile.dispatchEvent(new Event("change"));
+  noted.last_tile = chosen().head;
   const live = view("liveness");
   await wait();
   noted.peak = $(".soft + table, p.soft ~ p.soft", live).textContent;
@@ -48,6 +58,7 @@ async function visit() {
   noted.sorted = cells($(".scroll", ops)).map(c => c[0]);
   noted.sort = head.parentElement.getAttribute("aria-sort");
   const search = $("input", ops);
+  noted.vertices = cells([...ops.querySelectorAll(".scroll")].pop());
   search.value = "MM layer1", search.dispatchEvent(new Event("input"));
   noted.found = cells($(".scroll", ops)).map(c => c[0] + " " + c[1]);
   const tree = view("program");
@@ -84,10 +95,13 @@ async function visit() {
   noted.repainted = ink() !== before;
   const compare = view("compare");
   noted.compared = cells(compare).slice(0, 3);
+  await wait();
+  noted.compared_curves = compare.querySelectorAll("canvas").length;
+  noted.compared_heads = [...compare.querySelectorAll("h2")].map(h => h.textContent);
   const file = $("input", compare), list = new DataTransfer();
   list.items.add(new File(["{}"], "x.json"));
   file.files = list.files, file.dispatchEvent(new Event("change"));
-  await wait();
+  for (let i = 0; i < 100 && $(".scroll", compare); i++) await wait(); // the file is read
   noted.refused = $("[role=status]", compare).textContent;
   $("#tab-summary").dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }));
   const every = query => [...document.querySelectorAll(query)];
@@ -119,6 +133,35 @@ local function pipelined(accumulation)
   return helper.simulate(helper.chain(2, { train = true, accumulation = accumulation }))
 end
 
+local function number(text)
+  return tonumber((text:gsub(",", "")))
+end
+
+-- The head and the table are of this tile, or of the fullest one of all IPUs.
+local function shows_tile(seen, r, ipu, tile)
+  local head_tile, head_ipu, bytes = seen.head:match("^Tile (%d+) of IPU (%d+): ([%d,]+) of")
+  local of, n = {}, tonumber(head_tile)
+  local m = r.memory[tonumber(head_ipu)]
+  local class = n * #m.tiles // r.tiles + 1
+  assert.equal(tile or m.fullest_tile, n)
+  assert.equal(ipu or tonumber(head_ipu), tonumber(head_ipu))
+  assert.equal(m.tiles[class], number(bytes))
+  if not tile then
+    for _, other in pairs(r.memory) do
+      assert.is_true(other.max_tile_including_gaps <= m.max_tile_including_gaps)
+    end
+  end
+  local all = 0
+  for _, row in ipairs(seen.of) do
+    of[row[1]], all = number(row[2]), all + number(row[2])
+  end
+  for _, category in ipairs(m.tile_categories) do
+    local bytes_of = category.tiles[class]
+    assert.equal(bytes_of > 0 and bytes_of or nil, of[category.name:gsub("_", " ")])
+  end
+  assert.equal(m.tile_bytes, all)
+end
+
 describe("the page of a report in a browser", function()
   for _, width in ipairs({ 1280, 2560 }) do
     it(("has views that answer, %d pixels wide"):format(width), function()
@@ -129,8 +172,22 @@ describe("the page of a report in a browser", function()
         "Timeline", "Compare", n = 8 }, seen.tabs)
       assert.equal(("%.0f"):format(r.samples_per_second), (seen.cards[1]:gsub(",", "")))
       assert.equal(#require("lupine.report.insights").of(r), #seen.insights)
-      assert.is_true(seen.memory_curves >= 1)
-      assert.equal(3, #seen.memory_heads)
+      assert.is_true(seen.memory_curves >= 2)
+      assert.equal(2, #seen.each)
+      for ipu, cells in ipairs(seen.each) do
+        local m = r.memory[ipu - 1]
+        assert.same({ "yes", m.fullest_tile, m.max_tile_including_gaps }, { cells[2],
+          number(cells[3]), number(cells[4]) })
+      end
+      shows_tile(seen.fullest, r, nil)
+      shows_tile(seen.tile, r, 1, 1000)
+      assert.matches("^Tile 1471 of IPU 1: ", seen.last_tile)
+      assert.equal(#r.vertex_types, #seen.vertices)
+      assert.equal(r.vertex_types[1].name, seen.vertices[1][1])
+      assert.equal(r.vertex_types[1].cycles, number(seen.vertices[1][5]))
+      assert.is_true(seen.compared_curves >= 1)
+      assert.same({ "Cycles of a call", "Memory over steps", "Stages", "Operators", n = 4 },
+        seen.compared_heads)
       assert.matches("^Step %d+: ", seen.peak)
       assert.is_true(seen.tensors > 0)
       assert.matches("^Step %d+: ", seen.peak_1)

@@ -266,6 +266,23 @@ describe("a tile that overflows", function()
     assert.is_true(helper.simulate(step).memory[0].fits)
   end)
 
+  it("is what its categories make up, tile by tile", function()
+    local r = helper.simulate(helper.chain(2, { train = true, accumulation = 8, width = 96 }))
+    for _, m in pairs(r.memory) do
+      local most = 0
+      for k = 1, #m.tiles do
+        local all = 0
+        for _, category in ipairs(m.tile_categories) do
+          assert.is_true(category.tiles[k] <= m.categories[category.name])
+          all = all + category.tiles[k]
+        end
+        assert.is_true(all <= m.tiles[k])
+        most = math.max(most, all)
+      end
+      assert.equal(m.max_tile, most)
+    end
+  end)
+
   it("is only reported when that is allowed", function()
     local r = helper.simulate(helper.chain(2, big), { tiles = 4, allow_out_of_memory = true })
     assert.is_false(r.memory[0].fits)

@@ -323,12 +323,18 @@ typedef struct LpLiveSpan {
     int64_t bytes;
 } LpLiveSpan;
 
+/* Of a category: bytes of the fullest tile of each class, without gaps. */
+typedef struct LpTileBytes {
+    int64_t b[LP_TILE_CLASSES];
+} LpTileBytes;
+
 typedef struct LpIpuMemory {
     int64_t bytes[LP_N_MEM]; /* over the tiles of the IPU */
     int64_t always, not_always;
     int64_t tile[LP_TILE_CLASSES]; /* with gaps, of a tile of each class */
-    int64_t tile_always;           /* of the fullest tile */
-    int64_t tile_code;             /* of every tile, in its first region */
+    LpTileBytes tile_of[LP_N_MEM];
+    int64_t tile_always; /* of the fullest tile */
+    int64_t tile_code;   /* of every tile, in its first region */
     int64_t max_tile, max_tile_gaps;
     int max_tile_nr;                 /* one tile that needs so much */
     bool in_update;                  /* the peak is in the weight update */

@@ -412,8 +412,12 @@ static void consider(Live *l, const LpTiles *always, const LpCost *c,
         int64_t now = l->tiles.b[k] + temp;
         if (made)
             now -= lp_min(made->b[k], early);
-        if (now > l->peak[k])
+        if (now > l->peak[k]) {
+            int64_t held = lp_min(l->tiles.b[k], now);
             l->peak[k] = now;
+            l->m->tile_of[LP_MEM_ACTIVATION].b[k] = held;
+            l->m->tile_of[LP_MEM_TEMPORARY].b[k] = now - held;
+        }
         if (now + always->b[k] > l->fullest) {
             l->fullest = now + always->b[k];
             l->peak_at = at;

@@ -46,11 +46,13 @@ static void keep(Memory *x, LpMemKind kind, int64_t n, const LpType *t,
 {
     int64_t size = (int64_t)lp_dtype_size(t->dtype);
     LpSpread s = lp_tiles_deal(&x->tiles, x->p->o.chip, n, size, at);
-    int64_t before = x->tiles.total;
+    LpTiles was = x->tiles;
     lp_tiles_add(&x->tiles, s, times);
-    x->m->bytes[kind] += x->tiles.total - before;
+    x->m->bytes[kind] += x->tiles.total - was.total;
+    for (int c = 0; c < LP_TILE_CLASSES; c++)
+        x->m->tile_of[kind].b[c] += x->tiles.b[c] - was.b[c];
     lp_ipu_note_largest(
-        x->m, (LpLargest){name, scope, x->tiles.total - before, kind});
+        x->m, (LpLargest){name, scope, x->tiles.total - was.total, kind});
 }
 
 static LpStatus find_velocities(LpIpuPlan *p)
@@ -242,6 +244,8 @@ static void on_each_tile(Memory *x, LpMemKind kind, int64_t bytes)
 {
     lp_tiles_add_all(&x->tiles, bytes);
     x->m->bytes[kind] += bytes * x->tiles.n;
+    for (int c = 0; c < LP_TILE_CLASSES; c++)
+        x->m->tile_of[kind].b[c] += bytes;
     x->m->tile_code += in_code[kind] ? bytes : 0;
 }
 

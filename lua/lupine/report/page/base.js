@@ -29,7 +29,7 @@ function el(name, attrs, ...children) {
 }
 const color = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name);
 const SERIES = ["#3f72d8", "#d8663f", "#2d8f5b", "#b38a12", "#2a97ad", "#b0357f", "#7a4fc9",
-  "#8c6d4a", "#5b677c", "#6f9c2c", "#c2505f", "#44766b"];
+  "#8c6d4a", "#5b677c", "#6f9c2c", "#c2505f", "#44766b", "#d99a6c", "#6f8fe0", "#c98fd0", "#9ab85a"];
 
 // Rows of a column-wise list: {keys, columns, strings, text: keys whose values name strings}.
 function unpack(list) {
@@ -37,6 +37,9 @@ function unpack(list) {
   return Array.from({ length: n }, (_, i) => Object.fromEntries(list.keys.map((k, c) =>
     [k, text.has(k) ? list.strings[list.columns[c][i]] : list.columns[c][i]])));
 }
+// IPUs with memory, as numbers.
+const ipus = (r = R) => Object.keys(r.memory).map(Number).sort((a, b) => a - b);
+
 const NODES = unpack(DATA.nodes);
 const NODE = new Map(NODES.map(n => [(n.update ? "u" : "m") + n.node, n]));
 const place = n => n.file ? n.file + ":" + n.line : "";
@@ -105,14 +108,12 @@ function curve(box, rows, labels, options) {
     labelsDiv: legend,
     axisLineColor: color("line"), gridLineColor: color("line"), labelsKMB: true,
     animatedZooms: false, ...options() });
-  const made = { graph: make(), again() { made.graph.destroy(); made.graph = make(); },
+  const made = { box, graph: make(), again() { made.graph.destroy(); made.graph = make(); },
     remove() { made.graph.destroy(); legend.remove(); CURVES.splice(CURVES.indexOf(made), 1); } };
   CURVES.push(made);
   return made;
 }
 
-// IPUs with memory, as numbers.
-const ipus = () => Object.keys(R.memory).map(Number).sort((a, b) => a - b);
 function choose(label, values, onchange) {
   const s = el("select", { onchange: () => onchange(s.value) },
     ...values.map(([v, text]) => el("option", { value: v }, text)));

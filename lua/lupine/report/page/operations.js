@@ -4,7 +4,7 @@ const OPERATION = [
   { title: "operator", value: n => n.operator, text: true },
   { title: "layer", value: n => n.scope, text: true },
   { title: "script", value: place, text: true },
-  { title: "IPU", value: n => n.ipu }, { title: "stage", value: n => n.stage },
+  { title: "IPU", value: n => n.ipu }, { title: "stage", value: n => n.stage, show: v => v < 0 ? "" : group(v) },
   { title: "pass", value: n => n.update ? "update" : n.backward ? "backward" : "forward",
     text: true },
   { title: "cycles", value: cycles }, { title: "compute", value: n => n.compute },
@@ -52,6 +52,14 @@ VIEWS.push({ name: "operations", title: "Operations", draw(section) {
   { by: 2, shown: 20, label: title }));
   section.append(el("div", { class: "two" }, sum("By kind", n => n.operator),
     sum("By layer", n => n.scope.split("/").slice(0, 3).join("/")), sum("By line", place)));
+  section.append(el("h2", {}, "Vertices"), el("p", { class: "soft" },
+    `${group(R.vertices)} vertices with ${group(R.edges)} edges in ${group(R.compute_sets)} compute ` +
+    "sets of a replica. Cycles are of all tiles and one call; idle are threads without work."),
+  table(R.vertex_types, [{ title: "vertex", value: v => v.name, text: true },
+    { title: "vertices", value: v => v.vertices }, { title: "edges", value: v => v.edges },
+    { title: "state, bytes", value: v => v.bytes }, { title: "cycles", value: v => v.cycles },
+    { title: "idle", value: v => v.cycles ? v.idle / v.cycles : 0, show: percent }],
+  { by: 4, shown: 30, label: "vertices" }));
   apply();
 } });
 

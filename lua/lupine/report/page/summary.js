@@ -1,16 +1,25 @@
 // Summary and insights.
-function shares() {
-  const t = { compute: 0, exchange: 0, sync: 0, copy: 0, host: 0, streaming: 0, collective: 0 };
-  for (const loop of R.sequence)
-    for (const row of R.schedule.slice(loop.first_row - 1, loop.first_row - 1 + loop.rows))
-      for (const k of Object.keys(t)) t[k] += row[k] * loop.count * (loop.once ? 1 : R.loops);
-  return t;
+const SHARES = [["compute", "computing", "compute"], ["exchange", "exchange between tiles",
+  "backward"], ["sync", "sync", "row"], ["copy", "copies between IPUs", "copy"],
+["host", "host", "host"], ["streaming", "streaming memory", "stream"],
+["collective", "replicas", "collective"]];
+
+// What the cycles of a call are spent on, as parts of a bar.
+function shares(r = R) {
+  const t = Object.fromEntries(SHARES.map(([k]) => [k, 0]));
+  for (const loop of r.sequence)
+    for (const row of r.schedule.slice(loop.first_row - 1, loop.first_row - 1 + loop.rows))
+      for (const k of Object.keys(t)) t[k] += row[k] * loop.count * (loop.once ? 1 : r.loops);
+  return SHARES.map(([k, name, paint]) => ({ name, value: t[k], color: `var(--${paint})` }));
 }
+
+const insight = i => el("article", { class: "panel insight " + i.kind }, el("h3", {}, i.title),
+  el("p", {}, i.text), i.saves ? el("p", { class: i.saves.includes("does not fit") ? "soft"
+    : "saves" }, i.saves) : null);
 
 VIEWS.push({ name: "summary", title: "Summary", draw(section) {
   const memory = ipus().map(i => R.memory[i]);
   const fullest = Math.max(...memory.map(m => m.max_tile_including_gaps / m.tile_bytes));
-  const t = shares(), c = name => color(name);
   section.append(el("div", { class: "cards" },
     card("Samples per second", group(R.samples_per_second), "simulated"),
     card("One call", time(R.cycles), group(R.cycles) + " cycles"),
@@ -21,14 +30,11 @@ VIEWS.push({ name: "summary", title: "Summary", draw(section) {
     card("Fullest tile", percent(fullest), fullest > 1 ? "does not fit" : "fits"),
     card("Held all the time", bytes(memory.reduce((s, m) => s + m.always_live, 0)), "on all IPUs"),
     card("Streaming memory", bytes(memory.reduce((s, m) => s + m.off_chip, 0)), "of one replica")));
-  section.append(el("h2", {}, "Where the cycles of a call go"), el("div", { class: "panel" }, bar([
-    { name: "computing", value: t.compute, color: c("compute") },
-    { name: "exchange between tiles", value: t.exchange, color: c("backward") },
-    { name: "sync", value: t.sync, color: c("row") },
-    { name: "copies between IPUs", value: t.copy, color: c("copy") },
-    { name: "host", value: t.host, color: c("host") },
-    { name: "streaming memory", value: t.streaming, color: c("stream") },
-    { name: "replicas", value: t.collective, color: c("collective") }], time)));
+  section.append(el("h2", {}, "Where the cycles of a call go"),
+    el("div", { class: "panel" }, bar(shares(), time)));
+  const of = (kind, n) => DATA.insights.filter(i => i.kind === kind).slice(0, n);
+  const first = [...of("bad", 2), ...of("warn", 3)];
+  if (first.length) section.append(el("h2", {}, "What stands out"), ...first.map(insight));
   section.append(el("h2", {}, "Stages"), table(R.stages, [
     { title: "stage", value: s => s.stage }, { title: "IPU", value: s => s.ipu },
     { title: "block", value: s => s.block, text: true },
@@ -41,7 +47,5 @@ VIEWS.push({ name: "summary", title: "Summary", draw(section) {
 
 VIEWS.push({ name: "insights", title: "Insights", draw(section) {
   if (!DATA.insights.length) section.append(el("p", {}, "Nothing stands out."));
-  for (const i of DATA.insights)
-    section.append(el("article", { class: "panel insight " + i.kind }, el("h3", {}, i.title),
-      el("p", {}, i.text), i.saves ? el("p", { class: "saves" }, i.saves) : null));
+  section.append(...DATA.insights.map(insight));
 } });

@@ -99,12 +99,13 @@ VIEWS.push({ name: "timeline", title: "Timeline", draw(section) {
           : KIND[e.kind]), `${group(l.count)} times ${e.kind}`);
   }
   function axis() {
-    g.fillStyle = color("soft");
     const span = view.to - view.from, rough = span / Math.max(2, (canvas.clientWidth - LEFT) / 130);
     const power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map(k => k * power).find(s => s >= rough);
     for (let at = Math.ceil(view.from / step) * step; at <= view.to; at += step) {
+      g.fillStyle = color("line");
       g.fillRect(x(at), TOP - 4, 1, canvas.clientHeight);
+      g.fillStyle = color("soft");
       g.fillText(group(at), x(at) + 3, TOP - 8);
     }
   }
@@ -116,7 +117,7 @@ VIEWS.push({ name: "timeline", title: "Timeline", draw(section) {
     g.font = "12px system-ui, sans-serif";
     g.fillStyle = color("panel");
     g.fillRect(0, 0, canvas.clientWidth, height);
-    g.globalAlpha = .35, axis(), g.globalAlpha = 1;
+    axis();
     boxes = [];
     const pixel = (view.to - view.from) / Math.max(1, canvas.clientWidth - LEFT);
     for (const l of list) {
