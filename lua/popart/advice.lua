@@ -14,6 +14,10 @@ M.ADVICE = {
   device_iterations = "DataFlow's batchesPerStep",
   processes = "spread the replicas over processes, SessionOptions.globalReplicationFactor",
   round_ipus = "place it on another number of IPUs",
+  batch_serialization = "batches of a session are computed whole",
+  io_tiles = "SessionOptions.numIOTiles",
+  streaming_memory = "SessionOptions.weightTensorLocationSettings, "
+    .. "optimizerStateTensorLocationSettings",
   -- anchors
   tensor_names = "session:getAllTensorIds() lists them",
   -- what a model may do

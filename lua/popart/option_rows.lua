@@ -20,7 +20,7 @@ local DOT = "no graphs are drawn"
 local OUTLINING = "repeated parts of the graph are found without settings"
 local STREAMS = "host streams of the simulated system have one form"
 local PLACED = "blocks and the execution strategy place operators"
-local SERIAL = "batchSerializationSettings.factor is not set"
+local SERIAL = "micro-batches are the parts of a batch, one after another in each phase"
 local NEUTRAL = "it orders work and changes no value; the order here is fixed"
 local TRACKED = "When automaticLossScalingSettings.enabled halves or doubles the loss scale."
 local OWN_REPLICAS = "a session has the replicas of its own process alone"
@@ -163,7 +163,7 @@ local rows = {
     of = enums.ExecutionPhaseSchedule, poptorch = PLACED, no_effect = NEUTRAL },
   -- batches in parts
   { "batchSerializationSettings.factor", "i", 0, "Parts of a batch.", min = 0,
-    poptorch = "refused", no_effect = "batches are computed whole: the values are the same" },
+    poptorch = "read", no_effect = "batches are computed whole: the values are the same" },
   { "batchSerializationSettings.concatOnVirtualGraphChange", "b", true, "Joins parts between IPUs.",
     poptorch = SERIAL },
   { "batchSerializationSettings.concatOnExecutionPhaseChange", "b", true,

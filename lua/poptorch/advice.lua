@@ -14,8 +14,13 @@ M.ADVICE = {
     .. "blocks in the order in which they first appear",
   gradient_accumulation = "options.Training:gradientAccumulation",
   device_iterations = "options:deviceIterations",
+  batch_serialization = "options._Popart:set('batchSerializationSettings.factor', n) with "
+    .. "phased execution; n divides options.Training:gradientAccumulation",
   processes = "spread the replicas over processes, options.Distributed",
   round_ipus = "place it on another number of IPUs, or options:autoRoundNumIPUs(true)",
+  io_tiles = "options.TensorLocations:numIOTiles",
+  streaming_memory = "useReplicatedTensorSharding, useOnChipStorage of a "
+    .. "poptorch.TensorLocationSettings",
   -- anchors
   tensor_names = "executor:getTensorNames() lists them",
   -- what a traced model may do

@@ -108,6 +108,7 @@ function M.settings(options, target)
     liveness = backend.tensors_liveness or 0,
     separate_backward = backend.separate_backward_phase or false,
     recompute = session_options.recomputation(options._Popart:toDict()),
+    batch_serialization = options._Popart:toDict()["batchSerializationSettings.factor"],
     io_tiles = options.TensorLocations.num_io_tiles,
     partials = options.Precision.partials_type,
     stable_norm = options.enable_stable_norm,

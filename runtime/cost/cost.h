@@ -382,7 +382,7 @@ LpCost lp_cost_collective(const LpCostCtx *x, const LpSystem *sys,
 LpCost lp_cost_host_io(const LpCostCtx *x, const LpSystem *sys, int64_t bytes,
                        int n_ipus);
 LpCost lp_cost_streaming(const LpCostCtx *x, const LpSystem *sys, int64_t bytes,
-                         int n_ipus);
+                         int64_t other, int n_ipus);
 
 /* --- memory ------------------------------------------------------------ */
 

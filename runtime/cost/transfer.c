@@ -117,13 +117,11 @@ LpCost lp_cost_collective(const LpCostCtx *x, const LpSystem *sys,
     return c;
 }
 
-static LpCost shared(const LpCostCtx *x, int64_t bytes, double bps, int n_ipus)
+/* A transfer beyond the machine's IPUs that takes so long. */
+static LpCost outside(const LpCostCtx *x, int64_t cycles)
 {
     LpCost c = {0};
-    if (bytes <= 0)
-        return c;
-    c.exchange_cyc =
-        at_rate(x->chip, (double)bytes, bps / (n_ipus > 0 ? n_ipus : 1));
+    c.exchange_cyc = cycles;
     c.sync_cyc = x->host_sync;
     c.tiles = (int)ctx_tiles(x);
     c.exchange_code_bytes = lp_exchange_code_bytes(x->chip, 1, 1);
@@ -133,14 +131,21 @@ static LpCost shared(const LpCostCtx *x, int64_t bytes, double bps, int n_ipus)
 LpCost lp_cost_host_io(const LpCostCtx *x, const LpSystem *sys, int64_t bytes,
                        int n_ipus)
 {
-    return shared(x, bytes, sys->host_bps, n_ipus);
+    double bps = sys->host_bps / (n_ipus > 0 ? n_ipus : 1);
+    return bytes > 0 ? outside(x, at_rate(x->chip, (double)bytes, bps))
+                     : (LpCost){0};
 }
 
 LpCost lp_cost_streaming(const LpCostCtx *x, const LpSystem *sys, int64_t bytes,
-                         int n_ipus)
+                         int64_t other, int n_ipus)
 {
     /* a system without streaming memory keeps it with the host */
-    return shared(x, bytes,
-                  sys->stream_bps > 0 ? sys->stream_bps : sys->host_bps,
-                  n_ipus);
+    double one = sys->stream_bps > 0 ? sys->stream_bps : sys->host_bps;
+    double both = sys->stream_both_bps > 0 ? sys->stream_both_bps / 2 : one;
+    double at_once = (double)(bytes < other ? bytes : other);
+    if (bytes <= 0)
+        return (LpCost){0};
+    double seconds =
+        at_once / (both < one ? both : one) + ((double)bytes - at_once) / one;
+    return outside(x, at_rate(x->chip, seconds * (n_ipus > 0 ? n_ipus : 1), 1));
 }

@@ -107,12 +107,23 @@ static LpStatus end_period(LpReplay *x, LpErr *e)
     return LP_OK;
 }
 
-static LpStatus run_row(LpReplay *x, const LpLoop *l, const LpRow *row,
-                        int64_t loop, int64_t turn, LpErr *e)
+/* A row when it runs. */
+typedef struct RowAt {
+    const LpLoop *l;
+    const LpRow *row; /* NULL: none */
+    int64_t turn;
+} RowAt;
+
+static LpStatus run_row(LpReplay *x, const RowAt *at, const RowAt *next,
+                        int64_t loop, LpErr *e)
 {
     bool at_once = x->p->strategy->at_once;
-    x->row = row;
-    x->turn = turn;
+    const LpLoop *l = at->l;
+    const LpRow *row = x->row = at->row;
+    int64_t turn = at->turn;
+    x->turn = turn / lp_ipu_serial(x->p);
+    x->n_row++;
+    lp_replay_store_late(x);
     lp_replay_host(x, row, l, turn, false);
     for (uint32_t i = 0; i < row->n; i++) {
         const LpAct *a = &row->act[i];
@@ -126,6 +137,8 @@ static LpStatus run_row(LpReplay *x, const LpLoop *l, const LpRow *row,
     if (at_once)
         LP_TRY(end_period(x, e));
     lp_replay_host(x, row, l, turn, true);
+    if (next->row && next->l == l)
+        LP_TRY(lp_replay_load_ahead(x, next->row, next->turn, e));
     return lp_replay_end_row(x, row, turn, e);
 }
 
@@ -181,6 +194,21 @@ static LpStatus run_sums(LpReplay *x, int64_t loop, LpErr *e)
     return LP_OK;
 }
 
+/* The first row, or the one after *at, of a loop's turns. */
+static RowAt row_after(const LpReplay *x, const LpLoop *l, const RowAt *at)
+{
+    uint32_t r = at->row ? (uint32_t)(at->row - x->p->row) - l->first_row : 0;
+    const LpRow *first = &x->p->row[l->first_row];
+    int64_t k = at->row && l->step ? (at->turn - at->row->first) / l->step : 0;
+    if (at->row && ++r == l->n_row) {
+        r = 0;
+        k++;
+    }
+    if (k >= l->count || (at->row && !l->step && r == 0))
+        return (RowAt){l, NULL, 0};
+    return (RowAt){l, first + r, first[r].first + k * l->step};
+}
+
 static LpStatus run_scheduled(LpReplay *x, int64_t loop, LpErr *e)
 {
     const LpIpuPlan *p = x->p;
@@ -190,14 +218,16 @@ static LpStatus run_scheduled(LpReplay *x, int64_t loop, LpErr *e)
         runs = runs || !l->once;
         if (l->once && loop != (runs ? p->loops - 1 : 0))
             continue;
-        for (int64_t k = 0; k < l->count; k++)
-            for (uint32_t r = 0; r < l->n_row; r++) {
-                const LpRow *row = &p->row[l->first_row + r];
-                int64_t turn = row->first + k * l->step;
-                if (row->kind != LP_ROW_UPDATE)
-                    LP_TRY(run_row(x, l, row, loop, turn, e));
-            }
+        RowAt at = row_after(x, l, &(RowAt){0}), next;
+        for (; at.row; at = next) {
+            next = row_after(x, l, &at);
+            if (at.row->kind != LP_ROW_UPDATE)
+                LP_TRY(run_row(x, &at, &next, loop, e));
+        }
     }
+    for (size_t i = 0; i < p->n_transfer; i++)
+        LP_FAIL_IF(x->late[i], e, LP_E_INTERNAL,
+                   "no row stores what the last one left to the next");
     return run_sums(x, loop, e);
 }
 

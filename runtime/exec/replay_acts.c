@@ -22,7 +22,7 @@ void lp_replay_move(LpReplay *x, LpActKind kind, int ipu, int to, int64_t bytes)
         *moved(x, kind, ipu, to) += bytes;
 }
 
-bool lp_replay_in_row(const LpRow *row, int run)
+static bool in_row(const LpRow *row, int run)
 {
     for (uint32_t i = 0; i < row->n; i++)
         if (row->act[i].kind == LP_ACT_COMPUTE && row->act[i].run == run)
@@ -46,7 +46,7 @@ static bool moves(const LpReplay *x, const LpRow *row, const LpLoop *loop,
         if (row->n == 0 || row->act[0].kind != LP_ACT_COMPUTE)
             return out == (row->kind == LP_ROW_FLUSH) &&
                    loop->once == (ahead == LP_AHEAD_UPDATE);
-    if (!lp_replay_in_row(row, run))
+    if (!in_row(row, run))
         return false;
     if (ahead == LP_AHEAD_UPDATE || row->order == LP_ORDER_AT_ONCE)
         return true;
@@ -68,13 +68,15 @@ void lp_replay_host(LpReplay *x, const LpRow *row, const LpLoop *loop,
         bool late = out && p->o.output_slices > 0;
         bool now = late ? row->kind == LP_ROW_OUTPUT
                    : p->ahead[i] == LP_AHEAD_NONE
-                       ? lp_replay_in_row(row, run)
+                       ? in_row(row, run)
                        : moves(x, row, loop, turn, p->ahead[i], run, out);
         if (!now)
             continue;
         lp_replay_move(x, out ? LP_ACT_HOST_OUT : LP_ACT_HOST_IN,
                        p->pass[run].ipu, 0, lp_type_bytes(&v->type));
         *lp_replay_ahead(x, i) += !out;
+        if (!late && p->ahead[i] != LP_AHEAD_NONE && !p->o.synthetic_data)
+            x->ipu[p->pass[run].ipu].io += lp_type_bytes(&v->type);
     }
 }
 
@@ -144,6 +146,11 @@ static LpStatus check_bytes(LpReplay *x, const LpRow *row, int64_t turn,
 LpStatus lp_replay_end_row(LpReplay *x, const LpRow *row, int64_t turn,
                            LpErr *e)
 {
+    for (int i = 0; i < x->p->n_ipus; i++) {
+        LpIpuBytes *u = &x->ipu[i];
+        u->io_peak = lp_max(u->io_peak, u->io);
+        u->io = 0;
+    }
     for (uint32_t i = 0; i < row->n; i++) {
         const LpAct *a = &row->act[i];
         if (a->kind == LP_ACT_COMPUTE || a->kind == LP_ACT_UPDATE)

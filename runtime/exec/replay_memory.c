@@ -143,7 +143,7 @@ char *lp_block_put(LpReplay *x, int ipu, uint32_t block, LpHolds what,
         LpPlaced *c = &u->block[i];
         if (c != b && c->start < INT64_MAX && u->now <= c->end &&
             c->at < b->at + b->bytes && b->at < c->at + c->bytes)
-            c->over = what.v;
+            c->over = what.v ? what.v : x->step->var[what.var].micro_in;
     }
     b->what = what;
     b->start = start;
@@ -220,6 +220,8 @@ LpStatus lp_replay_check_peaks(const LpReplay *x, LpErr *e)
             most = lp_max(most, m->step[k].live + m->step[k].temporary);
         LP_TRY(differ(i, "values at once", x->ipu[i].peak, most, e));
         LP_TRY(differ(i, "values at its peak", most, m->not_always, e));
+        LP_TRY(
+            differ(i, "transfers on I/O tiles", x->ipu[i].io_peak, m->io, e));
     }
     return LP_OK;
 }

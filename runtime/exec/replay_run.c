@@ -14,31 +14,16 @@ typedef struct When {
 } When;
 
 /* ---- what the plan lets a run have --------------------------------------- */
-/* Is there a transfer? Run -1 is the weight update. */
-static bool copies(const LpReplay *x, LpTransferOf of, size_t at, int run,
-                   bool load)
-{
-    for (size_t i = 0; i < x->p->n_transfer; i++) {
-        const LpTransfer *t = &x->p->transfer[i];
-        if (t->of == of && t->at == at && t->run == run && t->load == load)
-            return true;
-    }
-    return false;
-}
-
 /* The turning row still has what its forward run brought. */
 static bool held(const LpReplay *x, size_t i, int run)
 {
-    return run >= 0 && x->row->order != LP_ORDER_AT_ONCE &&
-           lp_ipu_holds(x->p, i, run) &&
-           lp_replay_in_row(x->row,
-                            lp_pass_of(x->p, x->p->pass[run].stage, false));
+    return run >= 0 && lp_ipu_turns(x->p, run) && lp_ipu_holds(x->p, i, run);
 }
 
 bool lp_replay_has(const LpReplay *x, size_t i, int run, bool load)
 {
     return !lp_ipu_off_chip(x->p, &x->p->step->var[i]) ||
-           copies(x, LP_TRANSFER_VAR, i, run, load) ||
+           lp_ipu_transfer(x->p, LP_TRANSFER_VAR, i, run, load) >= 0 ||
            (load && held(x, i, run));
 }
 
@@ -86,13 +71,10 @@ static uint32_t block_of_visitor(const LpReplay *x, size_t var, int run)
 {
     const LpStagePass *r = &x->p->pass[run];
     const LpIpuMemory *m = &x->p->memory[r->ipu];
-    uint32_t from =
-        x->base[held(x, var, run) ? lp_pass_of(x->p, r->stage, false) : run];
-    for (uint32_t i = 0; i < m->n_span; i++) {
-        const LpLiveSpan *s = &m->span[i];
-        if (!s->v && s->var == (int)var && s->from == from)
+    int of = held(x, var, run) ? lp_pass_of(x->p, r->stage, false) : run;
+    for (uint32_t i = 0; i < m->n_span; i++)
+        if (m->span[i].for_run == of + 1 && m->span[i].var == (int)var)
             return i + 1;
-    }
     return 0;
 }
 
@@ -345,6 +327,71 @@ static LpStatus run_entry(LpReplay *x, const When *w, LpNodeId id, LpErr *e)
 }
 
 /* ---- what a run brings --------------------------------------------------- */
+/* Of the micro-batches that pass a phase together. */
+static int64_t part_of(const LpReplay *x, int64_t mb)
+{
+    return mb % lp_ipu_serial(x->p);
+}
+
+/* I/O tiles hold what they move while a row computes. */
+static void count_io(LpReplay *x, const LpTransfer *t, LpStreamWhen when)
+{
+    if (t->io && when != LP_STREAM_ALONE)
+        x->ipu[x->p->pass[t->run].ipu].io += t->bytes;
+}
+
+/* Has transfer i come for the run, with a row before it? Or it comes now. A
+ * variable is there from the first micro-batch that passes the phase. */
+static bool has_come(LpReplay *x, const When *w, int i)
+{
+    LpStreamWhen when;
+    if (i < 0)
+        return false;
+    const LpTransfer *t = &x->p->transfer[i];
+    int64_t serial = lp_ipu_serial(x->p);
+    bool moves = lp_ipu_moves(x->p, t, part_of(x, w->mb), &when);
+    if (moves && (when == LP_STREAM_ALONE || when == LP_STREAM_WITH)) {
+        count_io(x, t, when);
+        lp_replay_move(x, LP_ACT_LOAD, x->p->pass[w->run].ipu, 0, t->bytes);
+        x->brought[i] = w->mb + 1;
+    }
+    return moves ? x->brought[i] == w->mb + 1
+                 : x->brought[i] > 0 &&
+                       (x->brought[i] - 1) / serial == w->mb / serial;
+}
+
+/* Has it been in the memory of the IPU since then? */
+static bool came_early(const LpReplay *x, const When *w, int i)
+{
+    LpStreamWhen when;
+    return lp_ipu_moves(x->p, &x->p->transfer[i], part_of(x, w->mb), &when) &&
+           (when == LP_STREAM_BETWEEN || when == LP_STREAM_BESIDE) &&
+           lp_ipu_comes_early(&x->p->transfer[i]);
+}
+
+/* The row with which transfer i has stored; variables have one for all. */
+static int64_t *stored(const LpReplay *x, int i, int64_t mb)
+{
+    bool var = x->p->transfer[i].of == LP_TRANSFER_VAR;
+    return &x->stored[i * lp_ipu_serial(x->p) + (var ? 0 : part_of(x, mb))];
+}
+
+/* Stores transfer i, or the next row will. */
+static void store(LpReplay *x, const When *w, int i)
+{
+    const LpTransfer *t = &x->p->transfer[i];
+    LpStreamWhen when;
+    if (!lp_ipu_moves(x->p, t, part_of(x, w->mb), &when))
+        return;
+    *stored(x, i, w->mb) = x->n_row + (when == LP_STREAM_BESIDE);
+    if (when == LP_STREAM_BESIDE) {
+        x->late[i] = true;
+        return;
+    }
+    count_io(x, t, when);
+    lp_replay_move(x, LP_ACT_STORE, x->p->pass[w->run].ipu, 0, t->bytes);
+}
+
 /* Variables that come from streaming memory, or from other replicas. */
 static LpStatus bring_vars(LpReplay *x, const When *w, LpErr *e)
 {
@@ -356,18 +403,32 @@ static LpStatus bring_vars(LpReplay *x, const When *w, LpErr *e)
             continue;
         const LpVariable *v = &x->step->var[at];
         size_t var = (size_t)at;
-        if (!lp_replay_has(x, var, w->run, true))
-            continue;
+        int t = lp_ipu_transfer(p, LP_TRANSFER_VAR, var, w->run, true);
         bool loads = lp_ipu_off_chip(p, v) && !held(x, var, w->run);
-        if (loads)
-            lp_replay_move(x, LP_ACT_LOAD, r->ipu, 0, lp_ipu_kept_bytes(p, v));
-        if (in_shares(x, v))
+        if (loads && !has_come(x, w, t))
+            continue; /* whoever reads it does not find it */
+        if (in_shares(x, v) && part_of(x, w->mb) == 0)
             lp_replay_move(x, LP_ACT_COLLECTIVE, r->ipu, 0,
                            lp_type_bytes(&v->type));
-        if (loads || in_shares(x, v))
+        if (in_shares(x, v) || (loads && !came_early(x, w, t)))
             LP_TRY(visit(x, var, w->run, w->mb, e));
     }
     return LP_OK;
+}
+
+/* How often the run adds to the sum of accumulator `var`. */
+static int n_parts(const LpReplay *x, int var, int run)
+{
+    const LpIpuPlan *p = x->p;
+    bool any = false;
+    int n = 0;
+    for (size_t i = 0; i < p->n_partial; i++)
+        if (p->partial[i].var == var) {
+            any = true;
+            n += p->partial[i].run == run;
+        }
+    return n +
+           (any && lp_ipu_pass_making(p, x->step->var[var].micro_out) == run);
 }
 
 /* Sums in streaming memory to which the run adds its parts: they come and
@@ -375,21 +436,15 @@ static LpStatus bring_vars(LpReplay *x, const When *w, LpErr *e)
 static LpStatus add_parts(LpReplay *x, const When *w, LpErr *e)
 {
     const LpIpuPlan *p = x->p;
-    for (size_t i = 0; i < p->n_partial; i++) {
-        int var = p->partial[i].var;
-        if (var < 0)
+    for (size_t i = 0; i < p->n_transfer; i++) {
+        const LpTransfer *t = &p->transfer[i];
+        if (t->run != w->run || t->of != LP_TRANSFER_VAR ||
+            n_parts(x, (int)t->at, w->run) == 0)
             continue;
-        const LpVariable *v = &x->step->var[var];
-        bool first = i == 0 || p->partial[i - 1].var != var;
-        bool own = first && lp_ipu_pass_making(p, v->micro_out) == w->run;
-        int n = (p->partial[i].run == w->run) + own;
-        if (!lp_ipu_off_chip(p, v) || n == 0)
-            continue;
-        lp_replay_move(x, LP_ACT_LOAD, p->pass[w->run].ipu, 0,
-                       n * lp_type_bytes(&v->type));
-        lp_replay_move(x, LP_ACT_STORE, p->pass[w->run].ipu, 0,
-                       n * lp_type_bytes(&v->type));
-        LP_TRY(visit(x, (size_t)var, w->run, w->mb, e));
+        if (!t->load)
+            store(x, w, (int)i);
+        else if (has_come(x, w, (int)i) && !came_early(x, w, (int)i))
+            LP_TRY(visit(x, t->at, w->run, w->mb, e));
     }
     return LP_OK;
 }
@@ -426,12 +481,13 @@ static LpStatus read_stash(LpReplay *x, const When *w, LpVal v, LpErr *e)
             continue;
         if (s->depth == 1 && !s->off_chip)
             return LP_OK;
+        int t = lp_ipu_transfer(x->p, LP_TRANSFER_STASH, i, w->run, true);
         if (at->tag != w->mb + 1 || !at->cell ||
-            (s->off_chip && !copies(x, LP_TRANSFER_STASH, i, w->run, true)))
+            (s->off_chip && !has_come(x, w, t)))
             break;
-        if (s->off_chip)
-            lp_replay_move(x, LP_ACT_LOAD, r->ipu, 0, value_bytes(x, v));
-        return put(x, w, v, at->cell->data, e);
+        return s->off_chip && came_early(x, w, t)
+                   ? LP_OK
+                   : put(x, w, v, at->cell->data, e);
     }
     return lp_replay_dead_read(x, v, w->run, e);
 }
@@ -442,16 +498,17 @@ static LpStatus receive(LpReplay *x, const When *w, LpErr *e)
     const LpStagePass *r = &p->pass[w->run];
     for (size_t i = 0; i < p->n_copy; i++) {
         const LpIpuCopy *m = &p->copy[i];
-        LpSlot *at = &x->link[i];
+        LpSlot *at = &x->link[i][part_of(x, w->mb)];
         if (m->to != w->run)
             continue;
+        int t = lp_ipu_transfer(p, LP_TRANSFER_COPY, i, w->run, true);
         if (at->tag != w->mb + 1 || (m->off_chip && !at->cell) ||
-            (m->off_chip && !copies(x, LP_TRANSFER_COPY, i, w->run, true)))
+            (m->off_chip && !has_come(x, w, t)))
             return lp_replay_dead_read(x, m->v, w->run, e);
         if (!m->off_chip)
             continue;
-        lp_replay_move(x, LP_ACT_LOAD, r->ipu, 0, value_bytes(x, m->v));
-        LP_TRY(put(x, w, m->v, at->cell->data, e));
+        if (!came_early(x, w, t))
+            LP_TRY(put(x, w, m->v, at->cell->data, e));
         lp_cell_drop(x, &at->cell);
     }
     for (uint32_t i = 0; i < r->n_range; i++) {
@@ -502,10 +559,11 @@ static LpStatus leave_stash(LpReplay *x, const When *w, LpErr *e)
             LP_TRY(leave_here(x, w, s->v, e));
             continue;
         }
-        if (s->off_chip && !copies(x, LP_TRANSFER_STASH, i, w->run, false))
+        int t = lp_ipu_transfer(x->p, LP_TRANSFER_STASH, i, w->run, false);
+        if (s->off_chip && t < 0)
             continue;
         if (s->off_chip)
-            lp_replay_move(x, LP_ACT_STORE, r->ipu, 0, value_bytes(x, s->v));
+            store(x, w, t);
         LP_TRY(leave_off(x, w, s->v, &x->ring[i][w->mb % s->depth], e));
     }
     return LP_OK;
@@ -513,7 +571,6 @@ static LpStatus leave_stash(LpReplay *x, const When *w, LpErr *e)
 
 static LpStatus send(LpReplay *x, const When *w, LpErr *e)
 {
-    const LpStagePass *r = &x->p->pass[w->run];
     for (size_t i = 0; i < x->p->n_copy; i++) {
         const LpIpuCopy *m = &x->p->copy[i];
         if (m->from != w->run)
@@ -522,10 +579,11 @@ static LpStatus send(LpReplay *x, const When *w, LpErr *e)
             x->sent[i] = w->mb + 1;
             continue;
         }
-        if (!copies(x, LP_TRANSFER_COPY, i, w->run, false))
+        int t = lp_ipu_transfer(x->p, LP_TRANSFER_COPY, i, w->run, false);
+        if (t < 0)
             continue;
-        lp_replay_move(x, LP_ACT_STORE, r->ipu, 0, value_bytes(x, m->v));
-        LP_TRY(leave_off(x, w, m->v, &x->link[i], e));
+        store(x, w, t);
+        LP_TRY(leave_off(x, w, m->v, &x->link[i][part_of(x, w->mb)], e));
     }
     return LP_OK;
 }
@@ -556,8 +614,7 @@ static LpStatus write_var(LpReplay *x, const When *w, size_t i, LpErr *e)
     if (!lp_replay_has(x, i, w->run, false))
         s = lp_replay_dead_read(x, v, w->run, e);
     else if (lp_ipu_off_chip(x->p, var))
-        lp_replay_move(x, LP_ACT_STORE, x->p->pass[w->run].ipu, 0,
-                       lp_type_bytes(&var->type));
+        store(x, w, lp_ipu_transfer(x->p, LP_TRANSFER_VAR, i, w->run, false));
     if (s == LP_OK)
         lp_replay_output(x, i, from);
     lp_free(made);
@@ -592,6 +649,109 @@ LpStatus lp_replay_run_stage(LpReplay *x, int run, int64_t mb, LpErr *e)
     LP_TRY(send(x, &w, e));
     LP_TRY(write_vars(x, &w, e));
     return lp_replay_account(x, r->ipu, NULL, 0, e);
+}
+
+/* ---- what a row loads for the next one ----------------------------------- */
+/* Is a store of what transfer t loads still under way in this row? */
+static bool on_its_way(const LpReplay *x, const LpTransfer *t, int64_t mb)
+{
+    for (size_t i = 0; i < x->p->n_transfer; i++) {
+        const LpTransfer *u = &x->p->transfer[i];
+        if (u->run >= 0 && !u->load && u->of == t->of && u->at == t->at &&
+            *stored(x, (int)i, mb) >= x->n_row)
+            return true;
+    }
+    return false;
+}
+
+/* The value that transfer t loads; LP_NOVAL: a variable. */
+static LpVal value_of(const LpReplay *x, const LpTransfer *t)
+{
+    return t->of == LP_TRANSFER_STASH  ? x->p->stash[t->at].v
+           : t->of == LP_TRANSFER_COPY ? x->p->copy[t->at].v
+                                       : LP_NOVAL;
+}
+
+/* Where it lies in streaming memory; NULL: it is not there. */
+static const LpSlot *slot_of(const LpReplay *x, const LpTransfer *t, int64_t mb)
+{
+    const LpSlot *at = t->of == LP_TRANSFER_STASH
+                           ? &x->ring[t->at][mb % x->p->stash[t->at].depth]
+                           : &x->link[t->at][part_of(x, mb)];
+    return at->tag == mb + 1 && at->cell ? at : NULL;
+}
+
+/* Into the memory of an IPU, after its last run. */
+static LpStatus place_early(LpReplay *x, const LpTransfer *t, const When *w,
+                            int64_t turn, const void *from, LpErr *e)
+{
+    LpVal v = value_of(x, t);
+    int ipu = x->p->pass[w->run].ipu;
+    const LpLiveRange *h = v ? lp_replay_range(x, w->run, v) : NULL;
+    uint32_t block = v ? h ? h->block : 0 : block_of_visitor(x, t->at, w->run);
+    if (block == 0)
+        return lp_replay_dead_read(x, v, w->run, e);
+    LpIpuBytes *u = &x->ipu[ipu];
+    const LpLiveSpan *s = &x->p->memory[ipu].span[block - 1];
+    int64_t period = turn / lp_ipu_serial(x->p) * u->line;
+    u->now = period + s->from;
+    char *to =
+        lp_block_put(x, ipu, block, (LpHolds){v, v ? -1 : (int)t->at, w->mb},
+                     u->now, period + s->to);
+    memcpy(to, from,
+           (size_t)(v ? value_bytes(x, v)
+                      : lp_type_bytes(&x->step->var[t->at].type)));
+    return lp_replay_account(x, ipu, NULL, 0, e);
+}
+
+static LpStatus load_ahead(LpReplay *x, int i, const When *w, int64_t turn,
+                           LpErr *e)
+{
+    const LpTransfer *t = &x->p->transfer[i];
+    LpStreamWhen when;
+    if (t->run != w->run || !t->load ||
+        !lp_ipu_moves(x->p, t, part_of(x, w->mb), &when) ||
+        when == LP_STREAM_ALONE || when == LP_STREAM_WITH)
+        return LP_OK;
+    LpVal v = value_of(x, t);
+    const LpSlot *at = v ? slot_of(x, t, w->mb) : NULL;
+    x->lost.freed = false;
+    x->lost.over = LP_NOVAL;
+    if ((v && !at) || on_its_way(x, t, w->mb))
+        return lp_replay_dead_read(x, v ? v : x->step->var[t->at].micro_in,
+                                   w->run, e);
+    count_io(x, t, when);
+    lp_replay_move(x, LP_ACT_LOAD, x->p->pass[w->run].ipu, 0, t->bytes);
+    x->brought[i] = w->mb + 1;
+    if (!lp_ipu_comes_early(t))
+        return LP_OK;
+    return place_early(x, t, w, turn,
+                       v ? at->cell->data : lp_replay_here(x, t->at), e);
+}
+
+LpStatus lp_replay_load_ahead(LpReplay *x, const LpRow *next, int64_t turn,
+                              LpErr *e)
+{
+    for (uint32_t k = 0; k < next->n; k++) {
+        const LpAct *a = &next->act[k];
+        When w = {.run = a->run, .mb = turn - a->offset};
+        for (size_t i = 0; a->kind == LP_ACT_COMPUTE && i < x->p->n_transfer;
+             i++)
+            LP_TRY(load_ahead(x, (int)i, &w, turn, e));
+    }
+    return LP_OK;
+}
+
+void lp_replay_store_late(LpReplay *x)
+{
+    for (size_t i = 0; i < x->p->n_transfer; i++) {
+        const LpTransfer *t = &x->p->transfer[i];
+        if (!x->late[i])
+            continue;
+        count_io(x, t, LP_STREAM_BESIDE);
+        lp_replay_move(x, LP_ACT_STORE, x->p->pass[t->run].ipu, 0, t->bytes);
+        x->late[i] = false;
+    }
 }
 
 /* Where rows are of several micro-batches it is there for the next period. */
@@ -629,7 +789,7 @@ LpStatus lp_replay_deliver(LpReplay *x, int from, LpErr *e)
             continue;
         When w = {from, x->p->pass[from].n, x->sent[i] - 1};
         LP_TRY(arrive(x, m, &w, e));
-        x->link[i].tag = w.mb + 1;
+        x->link[i][part_of(x, w.mb)].tag = w.mb + 1;
         x->sent[i] = 0;
     }
     return LP_OK;

@@ -133,6 +133,10 @@ static LpStatus set_up(LpReplay *x, int threads, LpErr *e)
     x->ring = room(x, p->n_stash, sizeof *x->ring, e);
     x->link = room(x, p->n_copy, sizeof *x->link, e);
     x->sent = room(x, p->n_copy, sizeof *x->sent, e);
+    x->brought = room(x, p->n_transfer, sizeof *x->brought, e);
+    size_t parts = (size_t)lp_ipu_serial(p);
+    x->stored = room(x, p->n_transfer * parts, sizeof *x->stored, e);
+    x->late = room(x, p->n_transfer, sizeof *x->late, e);
     x->wrote = room(x, x->step->n_var, sizeof *x->wrote, e);
     x->ipu = room(x, (size_t)p->n_ipus, sizeof *x->ipu, e);
     x->base = room(x, (size_t)p->n_pass, sizeof *x->base, e);
@@ -143,6 +147,8 @@ static LpStatus set_up(LpReplay *x, int threads, LpErr *e)
     size_t ipus = (size_t)p->n_ipus;
     x->moved = room(x, LP_N_ACTS * ipus * ipus, sizeof *x->moved, e);
     LP_TRY(e->code);
+    for (size_t i = 0; i < p->n_copy; i++)
+        x->link[i] = room(x, parts, sizeof(LpSlot), e);
     for (size_t i = 0; i < p->n_stash; i++)
         x->ring[i] = room(x, (size_t)p->stash[i].depth, sizeof(LpSlot), e);
     for (int r = 0; r < p->n_pass; r++)
@@ -190,9 +196,16 @@ void lp_replay_clear(LpReplay *x)
         for (int k = 0; x->ring[i] && k < p->stash[i].depth; k++)
             lp_cell_drop(x, &x->ring[i][k].cell);
     for (size_t i = 0; x->link && i < p->n_copy; i++)
-        lp_cell_drop(x, &x->link[i].cell);
+        for (int64_t k = 0; x->link[i] && k < lp_ipu_serial(p); k++) {
+            lp_cell_drop(x, &x->link[i][k].cell);
+            x->link[i][k].tag = 0;
+        }
     for (size_t i = 0; x->sent && i < p->n_copy; i++)
-        x->sent[i] = x->link[i].tag = 0;
+        x->sent[i] = 0;
+    for (size_t i = 0; x->brought && x->late && i < p->n_transfer; i++) {
+        x->brought[i] = 0;
+        x->late[i] = false;
+    }
     for (size_t i = 0; x->wrote && i < x->step->n_var; i++)
         x->wrote[i] = 0;
     lp_replay_forget(x);

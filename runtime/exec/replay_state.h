@@ -38,6 +38,7 @@ typedef struct LpIpuBytes {
     LpPlaced *block; /* by span */
     uint32_t line;   /* steps of a period */
     int64_t now, live, peak;
+    int64_t io, io_peak; /* on I/O tiles in the row, the most of all rows */
 } LpIpuBytes;
 
 struct LpReplay {
@@ -54,7 +55,8 @@ struct LpReplay {
     LpCell **kept;     /* [part][micro-batch] */
     size_t n_part;
     LpSlot **ring; /* by stash: `depth` places */
-    LpSlot *link;  /* by copy: what has arrived, its cell if off chip */
+    LpSlot **link; /* by copy and micro-batch of a phase: what has arrived, its
+                      cell if off chip */
     int64_t *sent; /* by copy: micro-batch that is on its way, + 1 */
     LpIpuBytes *ipu;
     struct LpReplayUpdate *up; /* replay_update.c; NULL: there is none */
@@ -68,6 +70,12 @@ struct LpReplay {
     void **wide;
     int *ahead;     /* [replica][variable]: inputs that came and are not read */
     int64_t *moved; /* [act][IPU][IPU]: bytes, in the current row */
+    int64_t n_row;  /* rows that have begun */
+    /* by transfer: the micro-batch for which it has come, + 1; the row with
+     * which it is stored (of each micro-batch of a phase); if that is the next
+     * one */
+    int64_t *brought, *stored;
+    bool *late;
     int64_t alive, peak;
     /* of the current call */
     const LpReplayStream *stream;
@@ -75,7 +83,7 @@ struct LpReplay {
     LpRunCtx rc;
     const struct LpHostCalls *host;
     int64_t slice, replica, start;
-    int64_t mb, turn; /* of the loop */
+    int64_t mb, turn; /* of the loop; a turn may have several micro-batches */
     bool updating;
 };
 
@@ -124,6 +132,10 @@ LpStatus lp_replay_dead_read(const LpReplay *x, LpVal v, int run, LpErr *e);
 /* Is variable i there for the run (-1: the update), or can it be stored? */
 bool lp_replay_has(const LpReplay *x, size_t i, int run, bool load);
 LpStatus lp_replay_run_stage(LpReplay *x, int run, int64_t mb, LpErr *e);
+/* What the row loads for the next one; what it stores for the one before. */
+LpStatus lp_replay_load_ahead(LpReplay *x, const LpRow *next, int64_t turn,
+                              LpErr *e);
+void lp_replay_store_late(LpReplay *x);
 /* What run `from` has sent arrives. */
 LpStatus lp_replay_deliver(LpReplay *x, int from, LpErr *e);
 /* Writes a slice of an output, or copies a variable out of it. */
@@ -144,7 +156,6 @@ void lp_replay_host(LpReplay *x, const LpRow *row, const LpLoop *loop,
                     int64_t turn, bool beside);
 /* Slices of an input that are there and not read. */
 int *lp_replay_ahead(const LpReplay *x, size_t var);
-bool lp_replay_in_row(const LpRow *row, int run);
 /* All that was moved since the last row, and nothing else, is in the acts. */
 LpStatus lp_replay_end_row(LpReplay *x, const LpRow *row, int64_t turn,
                            LpErr *e);

@@ -373,7 +373,8 @@ describe("an option that is set", function()
     assert.same({ "autoRecomputation", "automaticLossScalingSettings.binEdgeLocation",
       "automaticLossScalingSettings.gradientTensorTrackingMethod",
       "automaticLossScalingSettings.thresholdUpperCountProportion",
-      "automaticLossScalingSettings.updatePeriod", "enableEngineCaching", "engineOptions",
+      "automaticLossScalingSettings.updatePeriod", "batchSerializationSettings.factor",
+      "enableEngineCaching", "engineOptions",
       "lstmOptions", "matmulOptions" }, rest)
   end)
 end)

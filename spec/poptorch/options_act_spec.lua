@@ -279,6 +279,7 @@ local SESSION = {
   syntheticDataMode = 2, instrumentWithHardwareCycleCounter = true, numIOTiles = 32,
   partialsTypeMatMuls = "half", cachePath = FOLDER .. "/cache", enableEngineCaching = true,
   convolutionOptions = { partialsType = "half" }, matmulOptions = { partialsType = "half" },
+  ["batchSerializationSettings.factor"] = 2,
   lstmOptions = { partialsType = "half" }, engineOptions = { ["debug.allowOutOfMemory"] = "true" },
 }
 
@@ -291,6 +292,7 @@ end
 local ELSEWHERE = {
   cachePath = "enableExecutableCaching sets it with enableEngineCaching",
   enableEngineCaching = "the same",
+  ["batchSerializationSettings.factor"] = "phased execution: spec/poptorch/simulation_spec.lua",
   enableStableNorm = "normalisations: spec/poptorch/stable_norm_spec.lua",
   matmulOptions = "notes: spec/bind/program/program_spec.lua", lstmOptions = "the same",
   convolutionOptions = "convolutions: spec/poptorch/half_partials_spec.lua",

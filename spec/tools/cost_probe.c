@@ -254,7 +254,7 @@ static bool operation(const LpCostCtx *x, const LpSystem *sys, const char *f)
     else if (!strcmp(f, "host"))
         show_cost(lp_cost_host_io(x, sys, arg[3], (int)arg[4]));
     else if (!strcmp(f, "stream"))
-        show_cost(lp_cost_streaming(x, sys, arg[3], (int)arg[4]));
+        show_cost(lp_cost_streaming(x, sys, arg[3], 0, (int)arg[4]));
     else
         return false;
     return true;

@@ -1,14 +1,15 @@
 /* Spoils plans and tells whether the replay of the schedule notices.
  *
  *     replay_probe MICRO_BATCHES auto|none|all STRATEGY LIVENESS SEPARATE OFF
- *         REPLICAS < GRAPH
+ *         REPLICAS SERIAL IO < GRAPH
  *
  * GRAPH is the text form of a forward: its input "x" is a stream, inputs "b.."
  * are buffers, the others parameters, its first output is the loss, further
  * ones are the new values of buffers; a stage is a phase as well. SEPARATE: 1
  * for separate backward phases; OFF: what is off chip, a sum of 1
- * (activations), 2 (weights), 8 (accumulators). The step that trains it is
- * replayed as planned, then with one thing wrong at a time:
+ * (activations), 2 (weights), 8 (accumulators); SERIAL: micro-batches that pass
+ * a phase together; IO: I/O tiles, which move all of it. The step that trains
+ * it is replayed as planned, then with one thing wrong at a time:
  *
  *   hold    a value goes one entry earlier than planned
  *   ring    a stash has one place less
@@ -17,6 +18,8 @@
  *   share   an IPU has no copy of a parameter that it reads
  *   part    the sum of what an IPU adds to a gradient is not fetched
  *   stream  something is not loaded or not stored
+ *   ahead   something is loaded or stored with another row than planned
+ *   io      I/O tiles hold more than planned
  *   batch   a run works on the next micro-batch
  *   late    a backward run works one slot late
  *   act     the schedule has no act for something that is moved
@@ -298,40 +301,42 @@ static void drop_parts(LpIpuPlan *p)
     show(&t);
 }
 
-/* Its forward run is in the same row and has brought the parameter. */
-static bool held(const LpIpuPlan *p, const LpTransfer *t)
-{
-    if (t->of != LP_TRANSFER_VAR || !t->load || t->run < 0 ||
-        !p->pass[t->run].backward)
-        return false;
-    int forward = lp_pass_of(p, p->pass[t->run].stage, false);
-    for (size_t i = 0; i < p->n_row; i++) {
-        bool here = false, too = false;
-        for (uint32_t k = 0; k < p->row[i].n; k++) {
-            here |= p->row[i].act[k].run == t->run;
-            too |= p->row[i].act[k].run == forward;
-        }
-        if (here && too && p->row[i].order != LP_ORDER_AT_ONCE)
-            for (size_t k = 0; k < p->n_transfer; k++)
-                if (p->transfer[k].of == t->of && p->transfer[k].at == t->at &&
-                    p->transfer[k].run == forward)
-                    return true;
-    }
-    return false;
-}
-
 static void drop_transfers(LpIpuPlan *p)
 {
     Tally t = {.kind = "stream"};
     for (size_t i = 0; i < p->n_transfer; i++) {
         LpTransfer *x = &p->transfer[i], kept = *x;
-        if (held(p, x))
-            continue;
         x->run = p->n_pass;
         try_any(p, &t, kept.run);
         *x = kept;
     }
     show(&t);
+}
+
+/* A row loads for itself what the one before it has loaded, or that too early;
+ * I/O tiles hold what they do not. */
+static void shift_transfers(LpIpuPlan *p)
+{
+    Tally t = {.kind = "ahead"}, io = {.kind = "io"};
+    for (size_t i = 0; i < p->n_transfer; i++) {
+        LpTransfer *x = &p->transfer[i], kept = *x;
+        if (x->run < 0 || !p->strategy->one_row)
+            continue;
+        x->edge = x->edge != LP_STREAM_ALONE ? LP_STREAM_ALONE
+                  : x->load                  ? LP_STREAM_BETWEEN
+                                             : LP_STREAM_BESIDE;
+        try_any(p, &t, kept.run);
+        *x = kept;
+    }
+    for (int i = 0; i < p->n_ipus; i++) {
+        if (p->memory[i].io == 0)
+            continue;
+        p->memory[i].io--;
+        try_saying(p, &io, " bytes of transfers on I/O tiles, in", NULL);
+        p->memory[i].io++;
+    }
+    show(&t);
+    show(&io);
 }
 
 static void shift_runs(LpIpuPlan *p)
@@ -433,8 +438,11 @@ static void free_early(LpIpuPlan *p)
             char want[64], other[64];
             snprintf(want, sizeof want, "the %s reads value %%%u (",
                      s->update ? "weight update" : "schedule", (unsigned)v);
-            snprintf(other, sizeof other, "value %%%u is written over it",
-                     (unsigned)v); /* where it came too early */
+            /* where it came too early, or comes later than the first time */
+            snprintf(other, sizeof other,
+                     p->o.batch_serial > 1 ? "has no memory for value %%%u in"
+                                           : "value %%%u is written over it",
+                     (unsigned)v);
             s->to = s->from;
             try_saying(p, &t, want, other);
             s->to = kept;
@@ -579,8 +587,12 @@ static LpIpuOptions read_options(char **argv)
     o.strategy = lp_strategy_find(argv[3]);
     o.liveness = (LpLiveness)strtol(argv[4], NULL, 10);
     o.separate_backward = !strcmp(argv[5], "1");
-    for (int i = 0; i < LP_N_LOCATIONS; i++)
+    o.batch_serial = strtol(argv[8], NULL, 10);
+    o.io_tiles = (int)strtol(argv[9], NULL, 10);
+    for (int i = 0; i < LP_N_LOCATIONS; i++) {
         o.location[i].on_chip = !(off >> i & 1);
+        o.location[i].io_load = o.io_tiles > 0;
+    }
     return o;
 }
 
@@ -605,7 +617,7 @@ int main(int argc, char **argv)
     uint64_t want, got;
     text[fread(text, 1, sizeof text - 1, stdin)] = '\0';
     LpStep *s = lp_step_new();
-    if (argc != 8 || !s || lp_schema_init(&e) != LP_OK)
+    if (argc != 10 || !s || lp_schema_init(&e) != LP_OK)
         return give_up(&e);
     s->gradient_accumulation = strtoll(argv[1], NULL, 10);
     s->replicas = strtoll(argv[7], NULL, 10);
@@ -623,6 +635,7 @@ int main(int argc, char **argv)
     drop_shares(p);
     drop_parts(p);
     drop_transfers(p);
+    shift_transfers(p);
     shift_runs(p);
     delay_backward(p);
     drop_acts(p);

@@ -126,10 +126,8 @@ end
 local function io(x)
   if x.io_tiles == 0 then
     return "there are no I/O tiles: numIOTiles"
-  elseif x.strategy.kind == "parallel_phased" then
-    return "parallel phases stream beside computing in any case"
-  elseif x.strategy.off_chip and x.liveness == enums.Liveness.OffChipAfterFwdNoOverlap.value then
-    return "Liveness.OffChipAfterFwdNoOverlap does not overlap"
+  elseif x.strategy.off_chip and x.liveness >= enums.Liveness.OffChipAfterFwdNoOverlap.value then
+    return "with this Liveness phases that load and store lie between those that compute"
   elseif x.kind == "optimizer" then
     return "the weight update streams before it computes and after"
   elseif not x.sizes and x.between_phases then

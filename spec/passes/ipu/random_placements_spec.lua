@@ -10,6 +10,7 @@ local ITERATIONS, ROWS, WIDTH = 2, 2, 4
 local STRATEGIES = { "pipelined", "sharded", "serial_phased", "parallel_phased" }
 local KINDS = { "activation", "weight", "optimizer", "accumulator" }
 local OFF = { on_chip = false, min_off_chip = 2 }
+local BY_IO_TILES = { on_chip = false, min_off_chip = 2, io_load = true }
 
 -- A small generator of its own, so that a failing case can be had again.
 local state
@@ -81,12 +82,19 @@ end
 
 local LIVENESS = { serial_phased = 3, parallel_phased = 1 }
 
-local function options(strategy)
+-- A number that divides another.
+local function divisor(n)
+  local d = pick(n)
+  return n % d == 0 and d or 1
+end
+
+local function options(strategy, accumulation)
   local most = LIVENESS[strategy]
   local o = { strategy = strategy, recompute = ({ "auto", "none", "all" })[pick(3)],
-    liveness = most and pick(0, most), separate_backward = most and pick(2) == 1 }
+    liveness = most and pick(0, most), separate_backward = most and pick(2) == 1,
+    batch_serialization = most and divisor(accumulation), io_tiles = 32 * pick(0, 1) }
   for _, kind in ipairs(KINDS) do
-    o[kind] = pick(2) == 1 and OFF or nil
+    o[kind] = ({ OFF, BY_IO_TILES, false })[pick(3)] or nil
   end
   return o
 end
@@ -120,7 +128,8 @@ describe("random models under random placements", function()
       local want = helper.replayed_bits(step, {}, inputs, { seed = 3, order = "micro_batches" })
       for try = 1, PLACEMENTS do
         local strategy = STRATEGIES[pick(4)]
-        local o, at = options(strategy), placement(step, layers, strategy, accumulation)
+        local o = options(strategy, accumulation)
+        local at = placement(step, layers, strategy, accumulation)
         if helper.replayed_bits(step, o, inputs, { seed = 3, placement = at }) ~= want then
           error(("model %d, placement %d: %s differs"):format(case, try, strategy))
         end

@@ -310,9 +310,10 @@ output %19, %13
 ]]
 
   -- {kind = {tried, caught}} and the error of the late steady state.
-  local function probe(recompute, strategy, liveness, separate, off)
-    local out, err, code = program.shell(("%s/tools/replay_probe 8 %s %s %d %d %d 2"):format(
-      program.build, recompute, strategy, liveness or 0, separate or 0, off or 0), GRAPH)
+  local function probe(recompute, strategy, liveness, separate, off, serial, io)
+    local out, err, code = program.shell(("%s/tools/replay_probe 8 %s %s %d %d %d 2 %d %d"):format(
+      program.build, recompute, strategy, liveness or 0, separate or 0, off or 0, serial or 0,
+      io or 0), GRAPH)
     assert.equal(0, code, err)
     assert.is_nil(out:match("missed[^\n]*"))
     local r = { skip = out:match("skip ([^\n]*)"), plan = out:match("plan (%a+)") }
@@ -323,6 +324,7 @@ output %19, %13
   end
 
   local LEAST = { hold = 40, stash = 4, move = 6, ring = 0, share = 1, part = 1, stream = 0,
+    ahead = 0, io = 0,
     batch = 6, late = 3, act = 8, time = 1, free = 20, over = 8, place = 1, report = 40, take = 5 }
 
   local function notices(r, strategy, off)
@@ -360,6 +362,16 @@ output %19, %13
       end
     end)
   end
+
+  it("is an error: what several micro-batches have together, or I/O tiles move", function()
+    LEAST.share = 0
+    for _, case in ipairs({ { 0, 4, 0 }, { 1, 2, 0 }, { 1, 0, 32 }, { 1, 4, 32 }, { 3, 4, 32 } }) do
+      local r = probe("none", "serial_phased", case[1], 0, 11, case[2], case[3])
+      notices(r, case[2] > 0 and "pipelined", 11)
+      assert.is_true(r.ahead[1] > 8)
+      assert.equal(case[1] == 1 and case[3] > 0, r.io[1] > 0)
+    end
+  end)
 
   it("is an error of the run that finds another micro-batch's value", function()
     -- the first stage leaves out micro-batch 4, the second finds the third there

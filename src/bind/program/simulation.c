@@ -111,6 +111,7 @@ LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
                                        "input_groups",
                                        "replicas",
                                        "accumulation",
+                                       "batch_serialization",
                                        "activation",
                                        "weight",
                                        "optimizer",
@@ -157,6 +158,7 @@ LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
     o.input_groups = lp_opt_int(L, t, "input_groups", 0);
     o.replicas = lp_opt_int(L, t, "replicas", 0);
     o.accumulation = lp_opt_int(L, t, "accumulation", 0);
+    o.batch_serial = lp_opt_int(L, t, "batch_serialization", 0);
     get_location(L, t, "activation", &o.location[LP_LOC_ACTIVATION]);
     get_location(L, t, "weight", &o.location[LP_LOC_WEIGHT]);
     get_location(L, t, "optimizer", &o.location[LP_LOC_OPTIMIZER]);

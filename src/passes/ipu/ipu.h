@@ -81,6 +81,8 @@ typedef struct LpIpuOptions {
     /* In place of the step's, for what the same step would cost so; such a plan
      * is not replayed. 0: the step's. */
     int64_t replicas, accumulation;
+    int64_t batch_serial; /* phased: micro-batches that pass a phase before the
+                             next one, with one load of its weights; 0: 1 */
 } LpIpuOptions;
 
 /* Mk2, pipelined, everything on chip. */
@@ -127,6 +129,7 @@ typedef struct LpStagePass {
     int stage, ipu, phase;
     bool backward;
     int offset; /* rows after that in which its micro-batch entered */
+    int row;    /* of its turn, where turns have several */
     LpPassEntry *entry;
     uint32_t n;
     LpVal *read; /* by its entries, once each */
@@ -172,12 +175,26 @@ typedef enum {
     LP_TRANSFER_COPY
 } LpTransferOf;
 
+/* When it moves. */
+typedef enum {
+    LP_STREAM_ALONE,   /* in the row of its run, before that computes or after
+                          it */
+    LP_STREAM_WITH,    /* while that row computes */
+    LP_STREAM_BETWEEN, /* a load: in the row before, when that has computed */
+    LP_STREAM_BESIDE   /* while another row computes: a load in the row before,
+                          a store in the row after */
+} LpStreamWhen;
+
 typedef struct LpTransfer {
     LpTransferOf of;
     size_t at; /* variable, stash or copy */
     int run;   /* -1: the weight update */
     bool load; /* else a store */
     int64_t bytes;
+    /* `edge`: of the micro-batches that pass a phase together the first (a
+     * load), the last (a store); variables move with that alone */
+    LpStreamWhen when, edge;
+    bool io; /* by I/O tiles, while others compute */
 } LpTransfer;
 
 /* What an operator has for itself (shares.c). */
@@ -257,6 +274,7 @@ typedef struct LpAct {
     int64_t start;  /* cycles after the row's */
     int64_t cycles; /* of one execution */
     bool beside;    /* moves while the row computes */
+    bool ahead;     /* LOAD: for the next row, when this one has computed */
 } LpAct;
 
 typedef struct LpRow {
@@ -318,6 +336,7 @@ typedef struct LpLiveSpan {
     const char *name, *scope;
     LpVal v;
     int var;
+    int for_run; /* + 1, that the variable comes for; 0: the update */
     uint32_t from, to, block;
     bool update; /* v is a value of the update */
     int64_t bytes;
@@ -340,8 +359,10 @@ typedef struct LpIpuMemory {
     bool in_update;                  /* the peak is in the weight update */
     LpLargest largest[LP_N_LARGEST]; /* at the peak, largest first */
     int64_t off_chip;                /* bytes in streaming memory */
-    int64_t constants;               /* of the buffers, over the IPU */
-    int64_t interleaved;             /* of a tile, at most */
+    int64_t io, io_tile; /* bytes that its I/O tiles hold at once, and the
+                            fullest of them with its code */
+    int64_t constants;   /* of the buffers, over the IPU */
+    int64_t interleaved; /* of a tile, at most */
     LpLiveStep *step;
     LpLiveSpan *span;
     uint32_t n_step, n_span;
@@ -394,6 +415,7 @@ typedef struct LpIpuPlan {
     LpStart *val_start, *var_start; /* by value of micro, by variable */
     LpNodeCost *cost, *update_cost;
     LpAhead *ahead; /* of streams */
+    int64_t *io;    /* by IPU: bytes on its I/O tiles, in the row with most */
     LpRow *row;
     size_t n_row, cap_row;
     LpLoop *loop;
@@ -468,6 +490,9 @@ void *lp_ipu_keep(LpIpuPlan *p, const void *list, size_t n, size_t size);
     } while (0)
 /* Do its results have their operand's numbers as they are? */
 bool lp_ipu_rearranges(const LpOp *op);
+/* Have the fullest of its tiles, and of its I/O tiles, room for all, code
+ * too? */
+bool lp_ipu_fits(const LpIpuPlan *p, const LpIpuMemory *m);
 /* Tiles of an IPU that compute. */
 int lp_ipu_tiles(const LpIpuPlan *p);
 /* Context of cost functions on one IPU. */
@@ -512,6 +537,17 @@ bool lp_ipu_has(const LpIpuPlan *p, int var, int ipu);
 bool lp_ipu_holds(const LpIpuPlan *p, size_t var, int run);
 /* Are the run and its forward run in one row, for one micro-batch? */
 bool lp_ipu_turns(const LpIpuPlan *p, int run);
+/* Micro-batches that pass a phase together. */
+int64_t lp_ipu_serial(const LpIpuPlan *p);
+/* When the run's transfer moves for micro-batch `part` of these; false: it does
+ * not, as the variable is there. */
+bool lp_ipu_moves(const LpIpuPlan *p, const LpTransfer *t, int64_t part,
+                  LpStreamWhen *when);
+/* Is what it loads in the memory of the IPU a step before the run begins? */
+bool lp_ipu_comes_early(const LpTransfer *t);
+/* Number of the transfer that loads for a run, or stores after it; -1: none. */
+int lp_ipu_transfer(const LpIpuPlan *p, LpTransferOf of, size_t at, int run,
+                    bool load);
 /* Is a sum of its results the result of a sum? */
 bool lp_ipu_is_linear(const LpGraphNode *d);
 /* Has the result of a view or marker the memory of its operand? */

@@ -12,7 +12,7 @@
 
 typedef struct Span {
     LpVal v; /* LP_NOVAL: a parameter from elsewhere, see var */
-    int var;
+    int var, for_run;
     uint32_t from, to;
     LpSpread s;
     size_t next_from, next_to; /* +1, spans that start, end there */
@@ -85,6 +85,20 @@ static int next_here(const Live *l, int run)
     return run;
 }
 
+/* The step in which a transfer brings something for the run: its first, or the
+ * last one here before its row. */
+static uint32_t first_step(const Live *l, LpTransferOf of, size_t at, int run)
+{
+    const LpIpuPlan *p = l->p;
+    int i = lp_ipu_transfer(p, of, at, run, true), first = run;
+    if (i < 0 || !lp_ipu_comes_early(&p->transfer[i]))
+        return l->base[run];
+    for (int r = 0; r < run && first == run; r++)
+        if (p->pass[r].row == p->pass[run].row && p->pass[r].ipu == l->ipu)
+            first = r;
+    return l->base[first] - (l->base[first] > 0);
+}
+
 /* When is the value there that comes from another run? */
 static uint32_t arrival(const Live *l, int run, LpVal v)
 {
@@ -93,8 +107,11 @@ static uint32_t arrival(const Live *l, int run, LpVal v)
         return 0;
     for (size_t i = 0; i < p->n_copy; i++) {
         const LpIpuCopy *m = &p->copy[i];
-        if (m->v == v && m->to == run && !m->off_chip)
-            return l->base[next_here(l, m->from)] - (m->from_ipu == l->ipu);
+        if (m->v != v || m->to != run)
+            continue;
+        return m->off_chip
+                   ? first_step(l, LP_TRANSFER_COPY, i, run)
+                   : l->base[next_here(l, m->from)] - (m->from_ipu == l->ipu);
     }
     return l->base[run];
 }
@@ -109,6 +126,16 @@ static bool is_left(const Live *l, const LpStagePass *r, LpVal v)
     return false;
 }
 
+/* When is a stash there that comes from streaming memory? */
+static uint32_t loaded(const Live *l, int run, LpVal v)
+{
+    const LpIpuPlan *p = l->p;
+    for (size_t i = 0; i < p->n_stash && l->off[v]; i++)
+        if (p->stash[i].v == v && p->stash[i].stage == p->pass[run].stage)
+            return first_step(l, LP_TRANSFER_STASH, i, run);
+    return l->base[run];
+}
+
 static LpStatus spans_of(Live *l, int run)
 {
     const LpStagePass *r = &l->p->pass[run];
@@ -118,7 +145,12 @@ static LpStatus spans_of(Live *l, int run)
         uint32_t to = base + h->to, from = base + h->from;
         if (h->alias && (h->kind != LP_RANGE_MADE || !is_left(l, r, h->v)))
             continue; /* a variable's value lies in the variable */
-        if (h->early && h->to > h->from)
+        bool comes = h->kind == LP_RANGE_COPY;
+        if (h->kind != LP_RANGE_MADE)
+            from = comes ? arrival(l, run, h->v) : loaded(l, run, h->v);
+        /* not early, of micro-batches that pass a phase together */
+        uint32_t late = lp_ipu_serial(l->p) > 1 && from < base ? base : from;
+        if (h->early && to > late)
             to--;
         if (h->alias) {
             LP_TRY(add_span(l, h->v, -1, end, end));
@@ -126,9 +158,7 @@ static LpStatus spans_of(Live *l, int run)
             Span *s = &l->span[l->last[h->v] - 1];
             s->to = to > s->to ? to : s->to;
         } else {
-            bool comes = h->kind == LP_RANGE_COPY;
-            LP_TRY(add_span(l, h->v, -1, comes ? arrival(l, run, h->v) : from,
-                            to));
+            LP_TRY(add_span(l, h->v, -1, from, to));
             l->span[l->n_span - 1].ahead = comes && l->p->strategy->at_once;
         }
         h->block = (uint32_t)l->last[h->v];
@@ -140,17 +170,20 @@ static LpStatus spans_of(Live *l, int run)
 static LpStatus visit(Live *l, int run, int var)
 {
     const LpIpuPlan *p = l->p;
-    uint32_t from = l->base[run], to = from + p->pass[run].n;
-    uint32_t forward = l->base[lp_pass_of(p, p->pass[run].stage, false)];
+    uint32_t from = first_step(l, LP_TRANSFER_VAR, (size_t)var, run);
+    uint32_t to = l->base[run] + p->pass[run].n;
+    int forward = lp_pass_of(p, p->pass[run].stage, false);
     bool held = lp_ipu_holds(p, (size_t)var, run) && lp_ipu_turns(p, run);
     for (size_t i = 0; i < l->n_span && held; i++) {
         Span *s = &l->span[i];
-        if (!s->v && s->var == var && s->from == forward) {
+        if (s->for_run == forward + 1 && s->var == var) {
             s->to = to;
             return LP_OK;
         }
     }
-    return add_span(l, LP_NOVAL, var, from, to);
+    LP_TRY(add_span(l, LP_NOVAL, var, from, to));
+    l->span[l->n_span - 1].for_run = run + 1;
+    return LP_OK;
 }
 
 /* Parameters that are loaded or gathered for this run, and sums in streaming
@@ -201,8 +234,7 @@ static Span *span_of_sent(Live *l, int run, LpVal v)
     if (h)
         return &l->span[h->block - 1];
     for (size_t i = 0; i < l->n_span; i++) /* a parameter that has come */
-        if (!l->span[i].v && l->span[i].var == l->p->var_of[v] &&
-            l->span[i].from == l->base[run])
+        if (l->span[i].for_run == run + 1 && l->span[i].var == l->p->var_of[v])
             return &l->span[i];
     return NULL;
 }
@@ -489,6 +521,7 @@ static LpLiveSpan named_span(const Live *l, const Span *s)
 {
     LpLiveSpan b = {.v = s->v,
                     .var = s->var,
+                    .for_run = s->for_run,
                     .from = s->from,
                     .to = s->to,
                     .block = (uint32_t)s->block,

@@ -4,6 +4,7 @@
  * the steps that call them once for equal work, what moves to or from a tensor
  * off the IPU once for equal sizes (what outlining achieves). The rest is
  * liveness.c. */
+#include "src/base/checked.h"
 #include "src/ops/ops.h"
 #include "src/passes/ipu/strategy.h"
 #include "src/passes/ipu/tiles.h"
@@ -302,6 +303,15 @@ static LpStatus one_ipu(Memory *x)
     return lp_ipu_liveness(p, x->ipu, &x->tiles, x->interleaved, x->m);
 }
 
+/* What is on its way on I/O tiles, dealt out over them, beside their stacks. */
+static void io_tiles(const LpIpuPlan *p, int ipu, LpIpuMemory *m)
+{
+    m->io = p->io[ipu];
+    if (m->io > 0)
+        m->io_tile = (m->io + p->o.io_tiles - 1) / p->o.io_tiles +
+                     lp_stack_bytes(p->o.chip);
+}
+
 /* ---- does it fit? -------------------------------------------------------- */
 static int first_tile(const LpIpuPlan *p, int c)
 {
@@ -420,6 +430,58 @@ static int worst_of(const LpIpuPlan *p, bool code)
     return worst;
 }
 
+static LpStatus out_of_io_tiles(const LpIpuPlan *p, int ipu)
+{
+    const LpIpuMemory *m = &p->memory[ipu];
+    return lp_fail_hint(
+        p->err, LP_E_IPU_MEMORY, "io_tiles",
+        "Memory allocation error : Out of memory on the %d I/O tiles of IPU "
+        "%d: transfers of %" PRId64 " bytes at once need %" PRId64 " bytes of "
+        "each but tiles only have %" PRId64 " bytes of memory. This may help: "
+        "more I/O tiles, smaller phases or micro-batches, or locations that "
+        "use no I/O tiles",
+        p->o.io_tiles, ipu, m->io, m->io_tile, p->o.chip->tile_bytes);
+}
+
+/* How much streaming memory a machine's IPUs, of all replicas, take. */
+static int64_t streaming_memory(const LpIpuPlan *p, int machine)
+{
+    int64_t sum = 0, each = p->o.system->ipus_machine;
+    for (int64_t i = 0; i < p->replicas * p->n_ipus; i++)
+        if (i / each == machine)
+            sum += p->memory[i % p->n_ipus].off_chip;
+    return sum;
+}
+
+static LpStatus out_of_streaming_memory(const LpIpuPlan *p, int64_t need)
+{
+    return lp_fail_hint(
+        p->err, LP_E_IPU_MEMORY, "streaming_memory",
+        "Memory allocation error : Out of streaming memory: the %d IPUs of a "
+        "machine need %" PRId64 " bytes of it, a machine has %.0f. This may "
+        "help: more IPUs, weights and optimizer state in shares of the "
+        "replicas, half states and accumulators, or more of it on the chip",
+        p->o.system->ipus_machine, need, p->o.system->stream_bytes);
+}
+
+static LpStatus check_streaming_memory(const LpIpuPlan *p)
+{
+    int64_t ipus = p->replicas * p->n_ipus, most = 0;
+    for (int m = 0; m * p->o.system->ipus_machine < ipus; m++)
+        most = lp_max(most, streaming_memory(p, m));
+    bool over = p->o.system->stream_bytes > 0 &&
+                (double)most > p->o.system->stream_bytes;
+    return over && !p->o.allow_out_of_memory ? out_of_streaming_memory(p, most)
+                                             : LP_OK;
+}
+
+bool lp_ipu_fits(const LpIpuPlan *p, const LpIpuMemory *m)
+{
+    return m->max_tile_gaps <= p->o.chip->tile_bytes &&
+           m->io_tile <= p->o.chip->tile_bytes &&
+           m->tile_code <= p->o.chip->region0_bytes;
+}
+
 LpStatus lp_ipu_memory(LpIpuPlan *p)
 {
     Memory x = {.p = p};
@@ -431,7 +493,11 @@ LpStatus lp_ipu_memory(LpIpuPlan *p)
             continue;
         lp_arena_reset(&p->scratch);
         LP_TRY(one_ipu(&x));
+        io_tiles(p, x.ipu, x.m);
+        if (x.m->io_tile > p->o.chip->tile_bytes && !p->o.allow_out_of_memory)
+            return out_of_io_tiles(p, x.ipu);
     }
+    LP_TRY(check_streaming_memory(p));
     int memory = worst_of(p, false), code = worst_of(p, true);
     if (p->o.allow_out_of_memory || (memory < 0 && code < 0))
         return LP_OK;

@@ -109,41 +109,49 @@ bool lp_ipu_has(const LpIpuPlan *p, int var, int ipu)
     return has;
 }
 
-/* Does the variable come from streaming memory for the run? */
-static bool loads(const LpIpuPlan *p, size_t var, int run)
+int lp_ipu_transfer(const LpIpuPlan *p, LpTransferOf of, size_t at, int run,
+                    bool load)
 {
     for (size_t i = 0; i < p->n_transfer; i++) {
         const LpTransfer *t = &p->transfer[i];
-        if (t->of == LP_TRANSFER_VAR && t->at == var && t->run == run &&
-            t->load)
-            return true;
+        if (t->of == of && t->at == at && t->run == run && t->load == load)
+            return (int)i;
     }
-    return false;
+    return -1;
 }
 
 bool lp_ipu_holds(const LpIpuPlan *p, size_t var, int run)
 {
     const LpStagePass *r = &p->pass[run];
     return r->backward && p->step->var[var].role == LP_VAR_PARAM &&
-           loads(p, var, lp_pass_of(p, r->stage, false));
+           lp_ipu_transfer(p, LP_TRANSFER_VAR, var,
+                           lp_pass_of(p, r->stage, false), true) >= 0;
 }
 
-static bool in_row(const LpRow *row, int run)
+bool lp_ipu_moves(const LpIpuPlan *p, const LpTransfer *t, int64_t part,
+                  LpStreamWhen *when)
 {
-    for (uint32_t i = 0; i < row->n; i++)
-        if (row->act[i].kind == LP_ACT_COMPUTE && row->act[i].run == run)
-            return true;
-    return false;
+    bool edge = part == (t->load ? 0 : lp_ipu_serial(p) - 1);
+    *when = edge ? t->edge : t->when;
+    return edge || t->of != LP_TRANSFER_VAR;
+}
+
+bool lp_ipu_comes_early(const LpTransfer *t)
+{
+    return t->load && !t->io &&
+           (t->edge == LP_STREAM_BETWEEN || t->edge == LP_STREAM_BESIDE);
 }
 
 bool lp_ipu_turns(const LpIpuPlan *p, int run)
 {
     int forward = lp_pass_of(p, p->pass[run].stage, false);
-    for (size_t i = 0; i < p->n_row; i++)
-        if (p->row[i].order != LP_ORDER_AT_ONCE && in_row(&p->row[i], run) &&
-            in_row(&p->row[i], forward))
-            return true;
-    return false;
+    return !p->strategy->at_once && p->pass[run].row == p->pass[forward].row;
+}
+
+int64_t lp_ipu_serial(const LpIpuPlan *p)
+{
+    return p->strategy->one_row && p->o.batch_serial > 1 ? p->o.batch_serial
+                                                         : 1;
 }
 
 bool lp_ipu_is_linear(const LpGraphNode *d)

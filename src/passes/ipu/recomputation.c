@@ -57,7 +57,8 @@ static LpStatus add_stash(Recomputation *a, LpVal v)
     const LpLocation *l = lp_ipu_val_location(p, v);
     bool off = !l->on_chip &&
                lp_numel(lp_graph_type(a->g, v)) >= l->min_off_chip &&
-               (!p->strategy->stash_off_chip || p->strategy->stash_off_chip(p));
+               (!p->strategy->stash_off_chip ||
+                p->strategy->stash_off_chip(p, a->stage));
     LP_IPU_ADD(p, stash, p->err, (LpStash){v, a->stage, depth, off});
     return LP_OK;
 }
@@ -141,6 +142,9 @@ static LpStatus keep_run(Recomputation *a, int stage, bool backward)
                        .n = (uint32_t)a->n_entry};
     if (p->strategy->offset)
         r->offset = p->strategy->offset(p, stage, backward);
+    if (r > p->pass)
+        r->row = r[-1].row +
+                 (p->strategy->one_row && !p->strategy->one_row(p, &r[-1], r));
     r->entry = lp_ipu_keep(p, a->entry, a->n_entry, sizeof *a->entry);
     a->n_entry = 0;
     LP_TRY(p->err->code);

@@ -4,6 +4,8 @@
 
 #include "src/passes/ipu/traffic.h"
 
+#include "src/base/checked.h"
+
 LpStatus lp_row_add(LpRowBuilder *b, LpAct act)
 {
     LP_IPU_ADD(b, act, b->p->err, act);
@@ -27,17 +29,20 @@ static int part_of(const LpAct *a)
     case LP_ACT_STORE:
         return a->beside ? COMPUTE : AWAY;
     default:
-        return a->beside ? COMPUTE : BRING;
+        return a->beside ? COMPUTE : a->ahead ? AWAY : BRING;
     }
 }
 
 /* An act that starts no earlier than `from`, after those of its part on the
- * same IPU; copies that do not have links of their own follow all. A row counts
+ * same IPU; copies that do not have links of their own follow all, what a row
+ * loads beside or ahead goes at once with what it stores. A row counts
  * the syncs of its transfers once: the last may begin during another's. */
-static int64_t place(const LpRow *r, LpAct *a, int64_t from, int64_t *at)
+static int64_t place(const LpRow *r, LpAct *a, int64_t from, int64_t *at,
+                     int ipus)
 {
     bool alone = a->kind == LP_ACT_COPY && r->order != LP_ORDER_AT_ONCE;
-    int line = alone ? 0 : a->ipu;
+    bool both = a->kind == LP_ACT_LOAD && (a->beside || a->ahead);
+    int line = alone ? 0 : a->ipu + (both ? ipus : 0);
     if (a->kind == LP_ACT_COMPUTE)
         a->start += from;
     else if (a->kind == LP_ACT_COPY && !alone)
@@ -65,11 +70,11 @@ static void set_starts(const LpRowBuilder *b, LpRow *r)
     int64_t end = 0;
     uint32_t first = 0;
     for (int part = 0; runs ? part <= AWAY : first < r->n; part++) {
-        int64_t *at = memset(b->at, 0, ipus * sizeof *b->at), from = end;
+        int64_t *at = memset(b->at, 0, 2 * ipus * sizeof *b->at), from = end;
         uint32_t i = first;
         for (; i < r->n; i++) {
             if (in_part(r, &r->act[i], runs, part, first)) {
-                int64_t done = place(r, &r->act[i], from, at);
+                int64_t done = place(r, &r->act[i], from, at, b->p->n_ipus);
                 end = done > end ? done : end;
             } else if (!runs) {
                 break;
@@ -90,7 +95,7 @@ LpStatus lp_row_finish(LpRowBuilder *b, LpStatus s)
                    r->copy_cyc + r->host_cyc + r->stream_cyc +
                    r->collective_cyc;
     if (!b->at)
-        b->at = lp_ipu_scratch(b->p, (size_t)b->p->n_ipus, sizeof *b->at);
+        b->at = lp_ipu_scratch(b->p, 2 * (size_t)b->p->n_ipus, sizeof *b->at);
     if (r->act && b->at)
         set_starts(b, r);
     return s == LP_OK ? b->p->err->code : s;
@@ -158,14 +163,12 @@ LpStatus lp_row_collective(LpRowBuilder *b, LpCollective kind, size_t first,
 
 /* Bytes that a machine's link has carried when those of one of its IPUs are
  * through: transfers share it evenly while they last, so others count as far
- * as they are not longer. All replicas of a machine share its link; rows that a
- * group of them reads come once. */
-static int64_t carried(const LpIpuPlan *p, LpActKind kind, const int64_t *bytes,
+ * as they are not longer. All replicas of a machine share its link, but for
+ * what `copies` of them read once. */
+static int64_t carried(const LpIpuPlan *p, int64_t copies, const int64_t *bytes,
                        int ipu)
 {
     int64_t machine = p->o.system->ipus_machine, sum = 0;
-    bool shared = kind == LP_ACT_HOST_IN && p->o.input_groups > 0;
-    int64_t copies = shared ? p->o.input_groups : p->replicas;
     int64_t room = machine / p->n_ipus > 1 ? machine / p->n_ipus : 1;
     int64_t first = ipu / machine * machine, end = first + machine;
     for (int64_t i = first; i < end && i < p->n_ipus; i++)
@@ -173,28 +176,58 @@ static int64_t carried(const LpIpuPlan *p, LpActKind kind, const int64_t *bytes,
     return sum * (copies < room ? copies : room);
 }
 
+static LpStatus add_transfer(LpRowBuilder *b, LpActKind kind, int ipu,
+                             int64_t bytes, const LpCost *c, int64_t *slowest,
+                             int64_t *sync)
+{
+    *slowest = lp_max(*slowest, c->exchange_cyc);
+    *sync = lp_max(*sync, c->sync_cyc);
+    return lp_row_add(b, (LpAct){.kind = kind,
+                                 .run = -1,
+                                 .ipu = ipu,
+                                 .bytes = bytes,
+                                 .cycles = lp_cost_cyc(c)});
+}
+
+/* Rows that a group of replicas reads come once. */
 LpStatus lp_row_transfer(LpRowBuilder *b, LpActKind kind, const int64_t *bytes,
                          int64_t *cyc, int64_t *sync)
 {
     LpIpuPlan *p = b->p;
-    int64_t slowest = 0;
+    bool shared = kind == LP_ACT_HOST_IN && p->o.input_groups > 0;
+    int64_t copies = shared ? p->o.input_groups : p->replicas, slowest = 0;
     for (int i = 0; i < p->n_ipus; i++) {
         if (bytes[i] <= 0)
             continue;
         LpCostCtx x = lp_ipu_ctx(p, i);
-        bool host = kind == LP_ACT_HOST_IN || kind == LP_ACT_HOST_OUT;
-        int64_t all = carried(p, kind, bytes, i);
-        LpCost c = host ? lp_cost_host_io(&x, p->o.system, all, 1)
-                        : lp_cost_streaming(&x, p->o.system, all, 1);
-        if (c.exchange_cyc > slowest)
-            slowest = c.exchange_cyc;
-        if (c.sync_cyc > *sync)
-            *sync = c.sync_cyc;
-        LP_TRY(lp_row_add(b, (LpAct){.kind = kind,
-                                     .run = -1,
-                                     .ipu = i,
-                                     .bytes = bytes[i],
-                                     .cycles = lp_cost_cyc(&c)}));
+        LpCost c =
+            lp_cost_host_io(&x, p->o.system, carried(p, copies, bytes, i), 1);
+        LP_TRY(add_transfer(b, kind, i, bytes[i], &c, &slowest, sync));
+    }
+    *cyc += slowest;
+    return LP_OK;
+}
+
+/* The way with less is at most half of what passes while both last. */
+LpStatus lp_row_stream(LpRowBuilder *b, const int64_t *load,
+                       const int64_t *store, int64_t *cyc, int64_t *sync)
+{
+    LpIpuPlan *p = b->p;
+    int64_t slowest = 0;
+    for (int i = 0; i < p->n_ipus; i++) {
+        if ((!load || load[i] <= 0) && (!store || store[i] <= 0))
+            continue;
+        LpCostCtx x = lp_ipu_ctx(p, i);
+        int64_t in = load ? carried(p, p->replicas, load, i) : 0;
+        int64_t out = store ? carried(p, p->replicas, store, i) : 0;
+        LpCost l = lp_cost_streaming(&x, p->o.system, in, out, 1);
+        LpCost st = lp_cost_streaming(&x, p->o.system, out, in, 1);
+        if (in > 0)
+            LP_TRY(
+                add_transfer(b, LP_ACT_LOAD, i, load[i], &l, &slowest, sync));
+        if (out > 0)
+            LP_TRY(add_transfer(b, LP_ACT_STORE, i, store[i], &st, &slowest,
+                                sync));
     }
     *cyc += slowest;
     return LP_OK;

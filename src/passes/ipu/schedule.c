@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/checked.h"
 #include "src/passes/ipu/strategy.h"
 #include "src/passes/ipu/traffic.h"
 
@@ -30,8 +31,12 @@ struct LpSchedule {
     /* of a row, by IPU; pairs: as many as there are copies */
     int64_t *cyc, *way, (*gathered)[LP_COST_N_TYPES];
     Pair *pair;
-    bool last;   /* the turn has no next one in the update to fetch for */
-    bool begins; /* it has none before it, whose outputs it sends */
+    size_t *moves,
+        *next;    /* transfers of a run, + 1: the first, the one after */
+    bool last;    /* the turn has no next one in the update to fetch for */
+    bool begins;  /* it has none before it, whose outputs it sends */
+    int64_t part; /* of the micro-batches that pass a phase together */
+    int64_t wait; /* sync of the row's transfers, which they have together */
 };
 
 /* `n` figures of every IPU, 0. */
@@ -140,14 +145,6 @@ static LpStatus compute(LpSchedule *s)
 }
 
 /* ---- between IPUs -------------------------------------------------------- */
-static bool listed(const LpSchedule *s, int run)
-{
-    for (int i = 0; i < s->n; i++)
-        if (s->runs[i] == run)
-            return true;
-    return false;
-}
-
 static int by_ipus(const void *a, const void *b)
 {
     const Pair *x = a, *y = b;
@@ -205,10 +202,11 @@ static LpStatus copies(LpSchedule *s)
     return LP_OK;
 }
 
+/* Those of a phase have the parameters together. */
 static LpStatus gathers(LpSchedule *s)
 {
     const LpIpuPlan *p = s->p;
-    for (size_t i = 0; i < s->n_gathering; i++) {
+    for (size_t i = 0; s->part == 0 && i < s->n_gathering; i++) {
         const Gathering *x = &s->gathering[i];
         clear(s, *s->gathered, LP_COST_N_TYPES);
         for (int k = 0; k < s->n; k++)
@@ -221,7 +219,7 @@ static LpStatus gathers(LpSchedule *s)
     return LP_OK;
 }
 
-/* ---- host and streaming memory ------------------------------------------- */
+/* ---- host ---------------------------------------------------------------- */
 enum {
     HOST_IN,
     HOST_OUT,
@@ -231,6 +229,8 @@ enum {
     STORE,
     LOAD_BESIDE,
     STORE_BESIDE,
+    LOAD_AHEAD,
+    ON_IO_TILES,
     N_WAYS
 };
 
@@ -245,54 +245,121 @@ static void host_bytes(const LpSchedule *s, const LpTraffic *t, int ipu)
 {
     bytes_of(s, HOST_IN)[ipu] += t->host_in[LP_AHEAD_NONE];
     bytes_of(s, IN_BESIDE)[ipu] += t->host_in[LP_AHEAD_UPDATE];
-    if (!s->last)
+    if (!s->last || s->part < lp_ipu_serial(s->p) - 1)
         bytes_of(s, IN_BESIDE)[ipu] += t->host_in[LP_AHEAD_MICRO_BATCH];
     if (s->p->o.output_slices > 0)
         return;
     bytes_of(s, HOST_OUT)[ipu] += t->host_out[LP_AHEAD_NONE];
     bytes_of(s, OUT_BESIDE)[ipu] += t->host_out[LP_AHEAD_UPDATE];
-    if (!s->begins)
+    if (!s->begins || s->part > 0)
         bytes_of(s, OUT_BESIDE)[ipu] += t->host_out[LP_AHEAD_MICRO_BATCH];
 }
 
-static LpStatus transfers(LpSchedule *s)
+static LpStatus host(LpSchedule *s)
 {
     LpIpuPlan *p = s->p;
     LpRow *row = s->b.row;
     int64_t cyc[N_WAYS] = {0}, sync = 0;
-    static const LpActKind kind[] = {
-        LP_ACT_HOST_IN, LP_ACT_HOST_OUT, LP_ACT_HOST_IN, LP_ACT_HOST_OUT,
-        LP_ACT_LOAD,    LP_ACT_STORE,    LP_ACT_LOAD,    LP_ACT_STORE};
+    static const LpActKind kind[] = {LP_ACT_HOST_IN, LP_ACT_HOST_OUT,
+                                     LP_ACT_HOST_IN, LP_ACT_HOST_OUT};
     clear(s, s->way, N_WAYS);
-    for (int i = 0; i < s->n; i++) {
-        const LpStagePass *r = &p->pass[s->runs[i]];
-        const LpTraffic *t = &s->traffic[s->runs[i]];
-        host_bytes(s, t, r->ipu);
-        /* the turning phase still holds the weights of its forward run */
-        bool held = r->backward && row->order != LP_ORDER_AT_ONCE &&
-                    listed(s, lp_pass_of(p, r->stage, false));
-        const LpOffChipBytes *way[] = {&t->stream, &t->beside};
-        for (int w = 0; w < 2; w++) {
-            bytes_of(s, LOAD + 2 * w)[r->ipu] +=
-                way[w]->load - (held ? way[w]->held : 0);
-            bytes_of(s, STORE + 2 * w)[r->ipu] += way[w]->store;
-        }
-    }
-    for (int w = 0; w < N_WAYS; w++) {
+    for (int i = 0; i < s->n; i++)
+        host_bytes(s, &s->traffic[s->runs[i]], p->pass[s->runs[i]].ipu);
+    for (int i = 0; i < p->n_ipus; i++)
+        bytes_of(s, ON_IO_TILES)[i] =
+            bytes_of(s, IN_BESIDE)[i] + bytes_of(s, OUT_BESIDE)[i];
+    for (int w = HOST_IN; w <= OUT_BESIDE; w++) {
         size_t first = s->b.n_act;
         LP_TRY(lp_row_transfer(&s->b, kind[w], bytes_of(s, w), &cyc[w], &sync));
         for (size_t i = first; i < s->b.n_act; i++)
-            s->b.act[i].beside = w == IN_BESIDE || w == OUT_BESIDE ||
-                                 w == LOAD_BESIDE || w == STORE_BESIDE;
+            s->b.act[i].beside = w == IN_BESIDE || w == OUT_BESIDE;
     }
-    int64_t work = row->work_cyc;
     int64_t io = cyc[IN_BESIDE] + cyc[OUT_BESIDE];
     row->host_cyc += cyc[HOST_IN] + cyc[HOST_OUT];
-    row->host_cyc += io > work ? io - work : 0;
-    int64_t beside = cyc[LOAD_BESIDE] + cyc[STORE_BESIDE];
-    row->stream_cyc += cyc[LOAD] + cyc[STORE];
-    row->stream_cyc += beside > work ? beside - work : 0;
-    row->sync_cyc += sync;
+    row->host_cyc += io > row->work_cyc ? io - row->work_cyc : 0;
+    s->wait = sync;
+    return LP_OK;
+}
+
+/* ---- streaming memory ---------------------------------------------------- */
+/* While the row computes; I/O tiles hold what they move. */
+static void add_beside(const LpSchedule *s, const LpTransfer *t)
+{
+    int ipu = s->p->pass[t->run].ipu;
+    bytes_of(s, t->load ? LOAD_BESIDE : STORE_BESIDE)[ipu] += t->bytes;
+    bytes_of(s, ON_IO_TILES)[ipu] += t->io ? t->bytes : 0;
+}
+
+/* What moves in the row that the run is in. */
+static void own_stream(const LpSchedule *s, const LpTransfer *t)
+{
+    LpStreamWhen when;
+    if (!lp_ipu_moves(s->p, t, s->part, &when))
+        return;
+    if (when == LP_STREAM_WITH)
+        add_beside(s, t);
+    if (when == LP_STREAM_ALONE)
+        bytes_of(s, t->load ? LOAD : STORE)[s->p->pass[t->run].ipu] += t->bytes;
+}
+
+/* What the row moves for one before or after it. */
+static void others_stream(const LpSchedule *s, const LpTransfer *t)
+{
+    const LpIpuPlan *p = s->p;
+    LpStreamWhen when;
+    int64_t serial = lp_ipu_serial(p), step = t->load ? 1 : -1;
+    int64_t part = (s->part + step + serial) % serial;
+    bool edge = part == (t->load ? 0 : serial - 1);
+    int row = p->pass[s->runs[0]].row + (edge ? (int)step : 0);
+    if (p->pass[t->run].row != row || !lp_ipu_moves(p, t, part, &when))
+        return;
+    if (when == LP_STREAM_BESIDE)
+        add_beside(s, t);
+    if (when == LP_STREAM_BETWEEN)
+        bytes_of(s, LOAD_AHEAD)[p->pass[t->run].ipu] += t->bytes;
+}
+
+static LpStatus stream(LpSchedule *s, const int64_t *load, const int64_t *store,
+                       bool beside, int64_t *cyc)
+{
+    size_t first = s->b.n_act;
+    LP_TRY(lp_row_stream(&s->b, load, store, cyc, &s->wait));
+    for (size_t i = first; i < s->b.n_act; i++) {
+        bool loads = s->b.act[i].kind == LP_ACT_LOAD;
+        s->b.act[i].beside = beside;
+        s->b.act[i].ahead = loads && load == bytes_of(s, LOAD_AHEAD);
+    }
+    return LP_OK;
+}
+
+static LpStatus streams(LpSchedule *s)
+{
+    const LpIpuPlan *p = s->p;
+    LpRow *row = s->b.row;
+    int64_t beside = 0;
+    for (int i = 0; i < s->n; i++)
+        for (size_t k = s->moves[s->runs[i]]; k; k = s->next[k - 1])
+            own_stream(s, &p->transfer[k - 1]);
+    for (size_t i = 0; p->strategy->one_row && i < p->n_transfer; i++)
+        if (p->transfer[i].run >= 0)
+            others_stream(s, &p->transfer[i]);
+    LP_TRY(stream(s, bytes_of(s, LOAD), NULL, false, &row->stream_cyc));
+    LP_TRY(stream(s, bytes_of(s, LOAD_BESIDE), bytes_of(s, STORE_BESIDE), true,
+                  &beside));
+    LP_TRY(stream(s, bytes_of(s, LOAD_AHEAD), bytes_of(s, STORE), false,
+                  &row->stream_cyc));
+    if (beside > row->work_cyc)
+        row->stream_cyc += beside - row->work_cyc;
+    for (int i = 0; i < p->n_ipus; i++)
+        p->io[i] = lp_max(p->io[i], bytes_of(s, ON_IO_TILES)[i]);
+    return LP_OK;
+}
+
+static LpStatus transfers(LpSchedule *s)
+{
+    LP_TRY(host(s));
+    LP_TRY(streams(s));
+    s->b.row->sync_cyc += s->wait;
     return LP_OK;
 }
 
@@ -300,6 +367,11 @@ static LpStatus transfers(LpSchedule *s)
 void lp_schedule_run(LpSchedule *s, int run)
 {
     s->runs[s->n++] = run;
+}
+
+void lp_schedule_part(LpSchedule *s, int64_t part)
+{
+    s->part = part;
 }
 
 LpStatus lp_schedule_row(LpSchedule *s, LpRow row)
@@ -328,7 +400,8 @@ static LpStatus add_loop(LpIpuPlan *p, LpLoop loop)
 
 LpStatus lp_schedule_loop(LpSchedule *s, int64_t count)
 {
-    return add_loop(s->p, (LpLoop){.count = count, .step = 1});
+    return add_loop(s->p,
+                    (LpLoop){.count = count, .step = (int)lp_ipu_serial(s->p)});
 }
 
 /* ---- I/O tiles ----------------------------------------------------------- */
@@ -344,13 +417,13 @@ LpStatus lp_schedule_turns(LpSchedule *s,
                            LpStatus (*turn)(LpSchedule *s, const LpIpuPlan *p,
                                             int64_t number))
 {
-    int64_t n = s->p->micro_batches;
+    int64_t serial = lp_ipu_serial(s->p), n = s->p->micro_batches / serial;
     bool apart = any_ahead(s, LP_AHEAD_MICRO_BATCH);
     for (int64_t at = 0, count; at < n; at += count) {
         s->begins = apart && at == 0;
         s->last = apart && at == n - 1;
         count = s->begins || s->last ? 1 : apart ? n - 2 : n;
-        LP_TRY(turn(s, s->p, at));
+        LP_TRY(turn(s, s->p, at * serial));
         LP_TRY(lp_schedule_loop(s, count));
     }
     s->begins = s->last = false;
@@ -515,8 +588,16 @@ static LpStatus prepare(LpSchedule *s)
     s->cyc = lp_ipu_scratch(p, ipus, sizeof *s->cyc);
     s->way = lp_ipu_scratch(p, ipus * N_WAYS, sizeof *s->way);
     s->gathered = lp_ipu_scratch(p, ipus, sizeof *s->gathered);
+    s->moves = lp_ipu_scratch(p, n, sizeof *s->moves);
+    s->next = lp_ipu_scratch(p, p->n_transfer, sizeof *s->next);
+    p->io = lp_ipu_alloc(p, ipus, sizeof *p->io);
     LP_TRY(p->err->code);
     sort_copies(s);
+    for (size_t i = p->n_transfer; i-- > 0;)
+        if (p->transfer[i].run >= 0) {
+            s->next[i] = s->moves[p->transfer[i].run];
+            s->moves[p->transfer[i].run] = i + 1;
+        }
     LP_TRY(find_gathering(s));
     return lp_ipu_traffic(p, s->traffic);
 }

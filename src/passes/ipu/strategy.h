@@ -13,6 +13,15 @@ typedef enum {
     LP_ROUTE_OFF_CHIP
 } LpRoute;
 
+typedef enum {
+    LP_STREAMING_WITH,    /* I/O tiles, beside the row that needs it */
+    LP_STREAMING_IN_TURN, /* nothing while a row computes */
+    LP_STREAMING_AHEAD,   /* rows load for the next one: I/O tiles while a row
+                             computes, others when it has */
+    LP_STREAMING_GROUPS   /* likewise, IPUs that a row leaves idle also do while
+                             it computes */
+} LpStreaming;
+
 typedef struct LpSchedule LpSchedule; /* schedule.c */
 
 /* Where an operator of the model has been placed, as messages tell it. */
@@ -34,16 +43,19 @@ struct LpStrategyOps {
     /* micro-batches that a stash of the stage keeps [1] */
     int (*stash_depth)(const LpIpuPlan *, int stage);
     /* do stashes leave the chip if activations are located off it? [yes] */
-    bool (*stash_off_chip)(const LpIpuPlan *);
+    bool (*stash_off_chip)(const LpIpuPlan *, int stage);
     /* how values get from run to run [direct] */
     LpRoute (*route)(const LpIpuPlan *, const LpStagePass *from,
                      const LpStagePass *to);
     /* Is a value that an earlier run of the IPU had still there, so that the
      * run need not bring its own? [yes] */
     bool (*stays)(const LpIpuPlan *, const LpStagePass *, const LpLiveRange *);
-    /* does streaming memory work beside computing? `io`: I/O tiles move what
-     * is asked of them [io] */
-    bool (*streams_beside)(const LpIpuPlan *, bool io);
+    /* Are two runs, one after the other, in one row of a turn? [yes] */
+    bool (*one_row)(const LpIpuPlan *, const LpStagePass *,
+                    const LpStagePass *);
+    /* what streaming memory does while the rows of a turn go on [I/O tiles
+     * move what is asked of them while the row computes that needs it] */
+    LpStreaming (*streaming)(const LpIpuPlan *);
     /* the rows of one weight update, by the functions below */
     LpStatus (*rows)(const LpIpuPlan *, LpSchedule *);
 
@@ -84,8 +96,11 @@ LpStatus lp_ipus_reserve(LpIpuPlan *p, int64_t ipus);
 void lp_schedule_run(LpSchedule *s, int run);
 LpStatus lp_schedule_row(LpSchedule *s, LpRow row);
 LpStatus lp_schedule_loop(LpSchedule *s, int64_t count);
-/* A turn for every micro-batch, all alike but for what I/O tiles move: `turn`
- * makes the rows of the one with that number. */
+/* The row is for this micro-batch of those that pass a phase together. */
+void lp_schedule_part(LpSchedule *s, int64_t part);
+/* A turn for every micro-batch, or for those that pass a phase together, all
+ * alike but for what I/O tiles move: `turn` makes the rows of the one that
+ * begins with that number. */
 LpStatus lp_schedule_turns(LpSchedule *s,
                            LpStatus (*turn)(LpSchedule *s, const LpIpuPlan *p,
                                             int64_t number));

@@ -1,62 +1,97 @@
-/* Phases follow one another, a micro-batch at a time: a row a phase. Stages of
- * a phase that do not wait for each other run at the same time. In parallel
- * phases one group of IPUs moves its tensors while the other computes; else
- * serial and parallel ones are alike.
+/* Phases follow one another: a row a phase, a micro-batch at a time or, with
+ * batch serialisation, several of them, a row each, which have the weights of
+ * the phase together and leave the chip between phases. Stages of a phase that
+ * do not wait for each other run at the same time.
  *
  * Liveness says where tensors are between phases. If they leave the chip after
  * the forward pass, or if a separate backward phase is asked for, phases lie
  * between the last forward phase and the first backward phase; else these two
- * are one (PopTorch API reference, SerialPhasedExecution). */
+ * are one (PopTorch API reference, SerialPhasedExecution).
+ *
+ * A row loads what the next one needs. I/O tiles do so while it computes, the
+ * others when it has, while it stores, each way at once; in parallel phases the
+ * group of IPUs that does not compute does. With OffChipAfterFwdNoOverlap and
+ * OffChipAfterEachPhase phases that only load or store lie between those that
+ * compute, and each row loads for itself. */
+#include <inttypes.h>
+
 #include "src/passes/ipu/strategy.h"
 
-/* Are runs a and b, one after the other, of one phase? */
-static bool one_phase(const LpIpuPlan *p, const LpStagePass *a,
-                      const LpStagePass *b)
+static bool one_row(const LpIpuPlan *p, const LpStagePass *a,
+                    const LpStagePass *b)
 {
     bool apart = p->o.liveness != LP_ALWAYS_LIVE || p->o.separate_backward;
     return a->phase == b->phase && (a->backward == b->backward || !apart);
 }
 
-static bool stash_off_chip(const LpIpuPlan *p)
+/* Is the stage's backward run in the row of its forward run? */
+static bool turns(const LpIpuPlan *p, int stage)
 {
-    return p->o.liveness != LP_ALWAYS_LIVE;
+    bool last = p->stage[stage].phase == p->stage[p->n_stage - 1].phase;
+    return last && p->o.liveness == LP_ALWAYS_LIVE && !p->o.separate_backward;
+}
+
+static int stash_depth(const LpIpuPlan *p, int stage)
+{
+    return turns(p, stage) ? 1 : (int)lp_ipu_serial(p);
+}
+
+static bool stash_off_chip(const LpIpuPlan *p, int stage)
+{
+    return p->o.liveness != LP_ALWAYS_LIVE || stash_depth(p, stage) > 1;
 }
 
 static LpRoute route(const LpIpuPlan *p, const LpStagePass *from,
                      const LpStagePass *to)
 {
-    return p->o.liveness == LP_OFF_CHIP_AFTER_EACH_PHASE &&
-                   from->phase != to->phase
-               ? LP_ROUTE_OFF_CHIP
-               : LP_ROUTE_DIRECT;
+    bool off = p->o.liveness == LP_OFF_CHIP_AFTER_EACH_PHASE
+                   ? from->phase != to->phase
+                   : lp_ipu_serial(p) > 1 && from->row != to->row;
+    return off ? LP_ROUTE_OFF_CHIP : LP_ROUTE_DIRECT;
 }
 
-static bool stays(const LpIpuPlan *p, const LpStagePass *r LP_UNUSED,
+static bool stays(const LpIpuPlan *p, const LpStagePass *r,
                   const LpLiveRange *h)
 {
-    return h->kind == LP_RANGE_STASH ||
-           p->o.liveness != LP_OFF_CHIP_AFTER_EACH_PHASE;
+    if (h->kind == LP_RANGE_STASH)
+        return stash_depth(p, r->stage) == 1;
+    return p->o.liveness != LP_OFF_CHIP_AFTER_EACH_PHASE &&
+           lp_ipu_serial(p) == 1;
 }
 
-static bool serial_streams(const LpIpuPlan *p, bool io)
+static LpStreaming serial_streaming(const LpIpuPlan *p)
 {
-    return p->o.liveness != LP_OFF_CHIP_AFTER_FWD_NO_OVERLAP && io;
+    return p->o.liveness >= LP_OFF_CHIP_AFTER_FWD_NO_OVERLAP
+               ? LP_STREAMING_IN_TURN
+               : LP_STREAMING_AHEAD;
 }
 
-static bool parallel_streams(const LpIpuPlan *p LP_UNUSED, bool io LP_UNUSED)
+static LpStreaming parallel_streaming(const LpIpuPlan *p LP_UNUSED)
 {
-    return true;
+    return LP_STREAMING_GROUPS;
+}
+
+/* The rows of a phase, one a micro-batch of those that pass it together. */
+static LpStatus phase(LpSchedule *s, const LpIpuPlan *p, int first, int64_t at)
+{
+    for (int64_t part = 0; part < lp_ipu_serial(p); part++) {
+        LpRow row = {.kind = LP_ROW_PHASE,
+                     .order = LP_ORDER_WHEN_READY,
+                     .first = at + part};
+        for (int r = first; r < p->n_pass; r++)
+            if (p->pass[r].row == p->pass[first].row)
+                lp_schedule_run(s, r);
+        lp_schedule_part(s, part);
+        LP_TRY(lp_schedule_row(s, row));
+    }
+    return LP_OK;
 }
 
 static LpStatus turn(LpSchedule *s, const LpIpuPlan *p, int64_t number)
 {
-    LpRow row = {
-        .kind = LP_ROW_PHASE, .order = LP_ORDER_WHEN_READY, .first = number};
-    for (int r = 0; r < p->n_pass; r++) {
-        lp_schedule_run(s, r);
-        if (r + 1 == p->n_pass || !one_phase(p, &p->pass[r], &p->pass[r + 1]))
-            LP_TRY(lp_schedule_row(s, row));
-    }
+    for (int r = 0; r < p->n_pass; r++)
+        if (r == 0 || p->pass[r].row != p->pass[r - 1].row)
+            LP_TRY(phase(s, p, r, number));
     return LP_OK;
 }
 
@@ -91,21 +126,33 @@ static LpStatus check_return(const LpBlockLocation *reader,
     return LP_OK;
 }
 
+static LpStatus check_batches(const LpIpuPlan *p, LpErr *e)
+{
+    if (p->micro_batches % lp_ipu_serial(p) == 0)
+        return LP_OK;
+    return lp_fail_hint(e, LP_E_POPTORCH, "batch_serialization",
+                        "batch_serialization: %" PRId64 " micro-batches, of a "
+                        "weight update or of a call, are no multiple of "
+                        "%" PRId64 ", which pass a phase together",
+                        p->micro_batches, lp_ipu_serial(p));
+}
+
 #define PHASED                                                                 \
-    .by_phase = true, .check_return = check_return,                            \
-    .stash_off_chip = stash_off_chip, .route = route, .stays = stays,          \
-    .rows = rows
+    .by_phase = true, .check_return = check_return, .one_row = one_row,        \
+    .stash_depth = stash_depth, .stash_off_chip = stash_off_chip,              \
+    .route = route, .stays = stays, .rows = rows,                              \
+    .check_batches = check_batches
 
 const LpStrategyOps lp_strategy_serial_phased = {
     .name = "serial_phased",
     PHASED,
-    .streams_beside = serial_streams,
+    .streaming = serial_streaming,
     .most_liveness = LP_OFF_CHIP_AFTER_EACH_PHASE};
 
 const LpStrategyOps lp_strategy_parallel_phased = {
     .name = "parallel_phased",
     PHASED,
-    .streams_beside = parallel_streams,
+    .streaming = parallel_streaming,
     .default_ipu = parallel_ipu,
     .most_liveness = LP_OFF_CHIP_AFTER_FWD,
     .check_place = check_parity};

@@ -1,4 +1,4 @@
-/* Bytes that each run moves to and from the host and streaming memory. */
+/* Bytes that each run moves to and from the host. */
 #include "src/passes/ipu/traffic.h"
 
 #include <string.h>
@@ -80,41 +80,9 @@ void lp_ipu_gathered(const LpIpuPlan *p, const LpStagePass *r, size_t first,
     }
 }
 
-static const LpLocation *location_of(const LpIpuPlan *p, const LpTransfer *s)
-{
-    if (s->of == LP_TRANSFER_VAR)
-        return lp_ipu_location(p, &p->step->var[s->at]);
-    return lp_ipu_val_location(
-        p, s->of == LP_TRANSFER_STASH ? p->stash[s->at].v : p->copy[s->at].v);
-}
-
-/* I/O tiles move what its location asks them to while the others compute. */
-static bool is_beside(const LpIpuPlan *p, const LpTransfer *s)
-{
-    const LpLocation *l = location_of(p, s);
-    bool io = l && (l->io_load || l->io_store) && p->o.io_tiles > 0;
-    return p->strategy->streams_beside ? p->strategy->streams_beside(p, io)
-                                       : io;
-}
-
-static void streaming(const LpIpuPlan *p, LpTraffic *t)
-{
-    for (size_t i = 0; i < p->n_transfer; i++) {
-        const LpTransfer *s = &p->transfer[i];
-        if (s->run < 0)
-            continue;
-        LpTraffic *r = &t[s->run];
-        LpOffChipBytes *way = is_beside(p, s) ? &r->beside : &r->stream;
-        *(s->load ? &way->load : &way->store) += s->bytes;
-        if (s->of == LP_TRANSFER_VAR && lp_ipu_holds(p, s->at, s->run))
-            way->held += s->bytes;
-    }
-}
-
 LpStatus lp_ipu_traffic(LpIpuPlan *p, LpTraffic *t)
 {
     LP_TRY(find_overlap(p));
     host(p, t);
-    streaming(p, t);
     return LP_OK;
 }

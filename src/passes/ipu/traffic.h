@@ -1,19 +1,12 @@
-/* What runs send and receive beyond their IPU, in bytes of one micro-batch.
+/* What runs exchange with the host, in bytes of one micro-batch.
  * Private to the passes. */
 #ifndef LP_PASSES_IPU_TRAFFIC_H
 #define LP_PASSES_IPU_TRAFFIC_H
 
 #include "src/passes/ipu/ipu.h"
 
-/* Of streaming memory. */
-typedef struct LpOffChipBytes {
-    int64_t load, store;
-    int64_t held; /* of load: there from the forward run, in one row */
-} LpOffChipBytes;
-
 typedef struct LpTraffic {
     int64_t host_in[LP_N_AHEAD], host_out[LP_N_AHEAD];
-    LpOffChipBytes stream, beside; /* beside: while the IPU computes */
 } LpTraffic;
 
 /* One entry a run. */
@@ -35,7 +28,7 @@ typedef struct LpRowBuilder {
     LpRow *row;
     LpAct *act;
     size_t n_act, cap_act;
-    int64_t *at; /* by IPU, while acts get their starts; NULL: not made yet */
+    int64_t *at; /* by IPU and way, while acts get their starts; NULL: none */
 } LpRowBuilder;
 LpStatus lp_row_add(LpRowBuilder *b, LpAct act);
 LpStatus lp_row_finish(LpRowBuilder *b, LpStatus s); /* frees the list */
@@ -53,9 +46,13 @@ bool lp_ipu_leads_group(const LpIpuPlan *p, size_t i);
 LpStatus lp_row_collective(LpRowBuilder *b, LpCollective kind, size_t first,
                            int64_t bytes[][LP_COST_N_TYPES]);
 
-/* Host or streaming transfers of all IPUs at once: adds an action an IPU with
- * bytes; returns the cycles of the slowest, its sync in *sync. */
+/* Host transfers of all IPUs at once: adds an action an IPU with bytes; returns
+ * the cycles of the slowest, its sync in *sync. */
 LpStatus lp_row_transfer(LpRowBuilder *b, LpActKind kind, const int64_t *bytes,
                          int64_t *cyc, int64_t *sync);
+/* What goes both ways between IPUs and streaming memory at once, likewise;
+ * NULL: nothing goes that way. */
+LpStatus lp_row_stream(LpRowBuilder *b, const int64_t *load,
+                       const int64_t *store, int64_t *cyc, int64_t *sync);
 
 #endif

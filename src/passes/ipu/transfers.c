@@ -1,13 +1,17 @@
 /* What comes from streaming memory and goes to it: for every run the parameters
  * and accumulators that it reads and that live there, once each; stashes and
  * values on their way that leave the chip; for the weight update all that lives
- * there. */
-#include "src/passes/ipu/ipu.h"
+ * there. And whether a row brings it for itself or one before it. */
+#include "src/base/checked.h"
+#include "src/passes/ipu/strategy.h"
 
 static LpStatus add(LpIpuPlan *p, LpTransferOf of, size_t at, int run,
                     bool load, int64_t bytes)
 {
-    LP_IPU_ADD(p, transfer, p->err, (LpTransfer){of, at, run, load, bytes});
+    LP_IPU_ADD(
+        p, transfer, p->err,
+        (LpTransfer){
+            .of = of, .at = at, .run = run, .load = load, .bytes = bytes});
     return LP_OK;
 }
 
@@ -25,6 +29,8 @@ static LpStatus read_by(LpIpuPlan *p, LpVal v, int run)
     size_t at = (size_t)p->var_of[v];
     const LpVariable *var = &p->step->var[at];
     if (!lp_ipu_off_chip(p, var))
+        return LP_OK;
+    if (lp_ipu_turns(p, run) && lp_ipu_holds(p, at, run))
         return LP_OK;
     if (var->role == LP_VAR_PARAM)
         return add(p, LP_TRANSFER_VAR, at, run, true,
@@ -83,6 +89,95 @@ static LpStatus update(LpIpuPlan *p)
     return LP_OK;
 }
 
+/* ---- when they move ------------------------------------------------------ */
+/* What a row loads for the next one has been stored before, and does not change
+ * in it. Rows of a turn, of the micro-batches that pass a phase together one
+ * after another, are counted. */
+static int64_t rows_between(const LpIpuPlan *p, const LpTransfer *store,
+                            const LpTransfer *load)
+{
+    int64_t k = lp_ipu_serial(p);
+    int64_t rows = p->pass[load->run].row - p->pass[store->run].row;
+    return rows * k - (load->of == LP_TRANSFER_VAR ? k - 1 : 0);
+}
+
+/* From a store of the same tensor to a load of it in the turn, the least;
+ * INT64_MAX: there is none. The two of a stash or a copy are neighbours. */
+static int64_t nearest(const LpIpuPlan *p, size_t i)
+{
+    const LpTransfer *t = &p->transfer[i];
+    int64_t least = INT64_MAX;
+    size_t from = 0, to = p->n_transfer;
+    if (t->of != LP_TRANSFER_VAR) {
+        from = t->load ? i - 1 : i + 1;
+        to = from + 1;
+    } else if (p->step->var[t->at].role == LP_VAR_PARAM) {
+        return least;
+    }
+    for (; from < to; from++) {
+        const LpTransfer *u = &p->transfer[from];
+        if (u->run < 0 || u->of != t->of || u->at != t->at ||
+            u->load == t->load)
+            continue;
+        const LpTransfer *store = t->load ? u : t, *load = t->load ? t : u;
+        if (store->run < load->run)
+            least = lp_min(least, rows_between(p, store, load));
+    }
+    return least;
+}
+
+/* Has the IPU nothing to compute in a row of the turn? */
+static bool is_idle(const LpIpuPlan *p, int ipu, int row)
+{
+    for (int r = 0; r < p->n_pass; r++)
+        if (p->pass[r].row == row && p->pass[r].ipu == ipu)
+            return false;
+    return true;
+}
+
+static LpStreamWhen when(const LpIpuPlan *p, const LpTransfer *t, bool edge,
+                         int64_t rows)
+{
+    const LpStagePass *r = &p->pass[t->run];
+    LpStreaming how =
+        p->strategy->streaming ? p->strategy->streaming(p) : LP_STREAMING_WITH;
+    int other = r->row + (edge ? t->load ? -1 : 1 : 0);
+    bool ends = other < 0 || other > p->pass[p->n_pass - 1].row;
+    bool idle = how == LP_STREAMING_GROUPS && is_idle(p, r->ipu, other);
+    if (how == LP_STREAMING_WITH)
+        return t->io ? LP_STREAM_WITH : LP_STREAM_ALONE;
+    if (how == LP_STREAMING_IN_TURN || ends || rows < (t->load ? 2 : 3))
+        return LP_STREAM_ALONE;
+    if (t->io || idle)
+        return LP_STREAM_BESIDE;
+    return t->load && edge ? LP_STREAM_BETWEEN : LP_STREAM_ALONE;
+}
+
+/* I/O tiles move what its location asks them to. */
+static bool by_io_tiles(const LpIpuPlan *p, const LpTransfer *t)
+{
+    const LpLocation *l =
+        t->of == LP_TRANSFER_VAR
+            ? lp_ipu_location(p, &p->step->var[t->at])
+            : lp_ipu_val_location(p, t->of == LP_TRANSFER_STASH
+                                         ? p->stash[t->at].v
+                                         : p->copy[t->at].v);
+    return p->o.io_tiles > 0 && l && (l->io_load || l->io_store);
+}
+
+static void find_when(LpIpuPlan *p)
+{
+    for (size_t i = 0; i < p->n_transfer; i++) {
+        LpTransfer *t = &p->transfer[i];
+        if (t->run < 0)
+            continue;
+        int64_t rows = nearest(p, i);
+        t->io = by_io_tiles(p, t);
+        t->edge = when(p, t, true, rows);
+        t->when = when(p, t, false, rows);
+    }
+}
+
 LpStatus lp_ipu_transfers(LpIpuPlan *p)
 {
     for (int run = 0; run < p->n_pass; run++)
@@ -90,5 +185,6 @@ LpStatus lp_ipu_transfers(LpIpuPlan *p)
             LP_TRY(read_by(p, p->pass[run].read[i], run));
     LP_TRY(sums(p));
     LP_TRY(values(p));
+    find_when(p);
     return update(p);
 }

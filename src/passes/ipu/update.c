@@ -246,13 +246,13 @@ static LpStatus build(Update *u)
     LP_TRY(p->err->code);
     find_shared(u);
     off_chip_traffic(u);
-    LP_TRY(lp_row_transfer(&u->b, LP_ACT_LOAD, u->load, &cyc, &sync));
+    LP_TRY(lp_row_stream(&u->b, u->load, NULL, &cyc, &sync));
     LP_TRY(fetch_parts(u));
     LP_TRY(collectives(u, false));
     find_shares(u, value);
     LP_TRY(compute(u, value));
     LP_TRY(copies(u));
-    LP_TRY(lp_row_transfer(&u->b, LP_ACT_STORE, u->store, &cyc, &sync));
+    LP_TRY(lp_row_stream(&u->b, NULL, u->store, &cyc, &sync));
     LP_TRY(collectives(u, true));
     LP_TRY(renew_shares(u));
     u->b.row->stream_cyc += cyc;

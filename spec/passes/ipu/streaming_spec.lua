@@ -1,0 +1,241 @@
+-- What execution strategies and locations make of streaming memory: when tensors
+-- move, what that hides, and what it takes on the chip, on I/O tiles and beyond.
+local helper = require("spec.passes.ipu.helper")
+local spec_helper = require("spec.helper")
+local torch = require("torch")
+
+local OFF = { on_chip = false, min_off_chip = 2 }
+local BY_IO = { on_chip = false, min_off_chip = 2, io_load = true, io_store = true }
+local WIDTH, LAYERS = 256, 4
+local BYTES = WIDTH * WIDTH * 4
+
+-- n phases of four layers on the IPUs in turn; o: accumulation, ipus, batch, skip (the
+-- last phase adds what the first one makes).
+local function phases(n, o)
+  o = o or {}
+  local ipus = o.ipus or { 0 }
+  return helper.step(function(inputs, place)
+    local h, first = inputs[1], nil
+    for i = 1, n do
+      place(ipus[(i - 1) % #ipus + 1], i - 1, nil, i - 1)
+      for k = 1, o.skip and i == n and 0 or LAYERS do
+        h = torch.relu(torch.matmul(h, inputs[1 + (i - 1) * LAYERS + k]))
+      end
+      first = first or h
+    end
+    return helper.loss(o.skip and h + first or h)
+  end, { train = true, accumulation = o.accumulation or 4, declare = function(declare)
+    local list = { declare("input", "x", nil, { o.batch or 16, WIDTH }) }
+    for i = 1, n * LAYERS do
+      list[i + 1] = declare("parameter", "w" .. i, torch.zeros(WIDTH, WIDTH))
+    end
+    return list
+  end })
+end
+
+local function simulate(step, o, location)
+  local options = { strategy = "serial_phased" }
+  for _, kind in ipairs({ "activation", "weight", "optimizer", "accumulator" }) do
+    options[kind] = location or OFF
+  end
+  for k, v in pairs(o) do
+    options[k] = v
+  end
+  return helper.simulate(step, options)
+end
+
+local function streaming(r)
+  local sum = 0
+  for _, row in ipairs(helper.rows(r, "phase")) do
+    sum = sum + row.streaming * row.count
+  end
+  return sum
+end
+
+-- Bytes that the rows of a turn load and store.
+local function moved(r)
+  local sum = 0
+  for _, row in ipairs(helper.rows(r, "phase")) do
+    for _, e in ipairs(row.entries) do
+      if e.kind == "load" or e.kind == "store" then
+        sum = sum + e.bytes * row.count
+      end
+    end
+  end
+  return sum
+end
+
+describe("liveness of serial phases", function()
+  local step, list = phases(4), {}
+  for liveness = 0, 3 do
+    list[liveness] = simulate(step, { liveness = liveness })
+  end
+
+  it("takes the more time the more leaves the chip, and the less overlaps", function()
+    for liveness = 1, 3 do
+      assert.is_true(list[liveness].cycles > list[liveness - 1].cycles, tostring(liveness))
+    end
+    assert.equal(moved(list[1]), moved(list[2]))
+  end)
+
+  it("takes the less memory", function()
+    for liveness = 1, 2 do
+      assert.is_true(list[liveness].memory[0].not_always_live
+        < list[liveness - 1].memory[0].not_always_live, tostring(liveness))
+    end
+    local skip = phases(4, { skip = true, batch = 1024 })
+    assert.is_true(simulate(skip, { liveness = 3 }).memory[0].not_always_live
+      < simulate(skip, { liveness = 2 }).memory[0].not_always_live)
+  end)
+
+  it("goes both ways at once where phases follow at once", function()
+    local function overlaps(r)
+      for _, row in ipairs(helper.rows(r, "phase")) do
+        local load, store
+        for _, e in ipairs(row.entries) do
+          load = e.kind == "load" and row.compute < e.start and e or load
+          store = e.kind == "store" and e or store
+        end
+        if load and store and load.start == store.start then
+          return true
+        end
+      end
+      return false
+    end
+    assert.is_true(overlaps(list[1]))
+    assert.is_false(overlaps(list[2]))
+    assert.is_false(overlaps(list[3]))
+  end)
+end)
+
+describe("micro-batches that pass a phase together", function()
+  local step = phases(4, { accumulation = 8 })
+
+  it("have its weights loaded once", function()
+    local alone, four, all = simulate(step, { liveness = 1 }),
+      simulate(step, { liveness = 1, batch_serialization = 4 }),
+      simulate(step, { liveness = 1, batch_serialization = 8 })
+    assert.is_true(streaming(four) < streaming(alone) / 2)
+    assert.is_true(streaming(all) < streaming(four))
+    local weights = 0
+    for _, e in ipairs(helper.rows(all, "phase")[2].entries) do
+      weights = weights + (e.kind == "load" and e.bytes or 0)
+    end
+    assert.equal(0, weights) -- the second micro-batch of the first phase
+    assert.equal(64, #helper.rows(all, "phase")) -- four forward phases, four backward
+    assert.equal(2, helper.rows(four, "phase")[1].count)
+  end)
+
+  it("keep what their backward passes need in streaming memory", function()
+    local one, four = simulate(step, { liveness = 1 }),
+      simulate(step, { liveness = 1, batch_serialization = 4 })
+    assert.is_true(four.memory[0].off_chip > one.memory[0].off_chip)
+  end)
+
+  it("are as many as divide those of an update, in phases alone", function()
+    spec_helper.raises("Error", "batch_serialization: 8 micro%-batches, .* no multiple of 3",
+      function()
+        simulate(step, { batch_serialization = 3 })
+      end)
+    spec_helper.raises("Error", "batch_serialization: .* sharded, which has no phases, got 2",
+      function()
+        simulate(step, { strategy = "sharded", batch_serialization = 2 })
+      end)
+    spec_helper.raises("ValueError", "batch_serialization: expected 0 or more, got %-1",
+      function()
+        simulate(step, { batch_serialization = -1 })
+      end)
+  end)
+end)
+
+describe("parallel phases", function()
+  it("load on one group of IPUs while the other computes", function()
+    local step = phases(6, { ipus = { 0, 1 } })
+    for liveness = 0, 1 do
+      local serial = simulate(step, { liveness = liveness })
+      local parallel = simulate(step, { strategy = "parallel_phased", liveness = liveness })
+      assert.equal(moved(serial), moved(parallel))
+      assert.is_true(streaming(parallel) < streaming(serial))
+      local _, row = next(helper.rows(parallel, "phase"), 1)
+      for _, e in ipairs(row.entries) do -- the second phase is on IPU 1
+        assert.is_true(not e.beside or e.ipu == 0)
+      end
+    end
+  end)
+
+  it("hide a phase's weights if it computes long enough", function()
+    local step = helper.chain(6, { ipus = { 0, 1, 0, 1, 0, 1 }, phases = true, width = WIDTH,
+      batch = 8192 })
+    local r = helper.simulate(step, { strategy = "parallel_phased", weight = OFF })
+    local rows = helper.rows(r, "phase")
+    for i, row in ipairs(rows) do
+      assert.equal(i == 1, row.streaming > 0, i) -- the first waits for its own
+    end
+  end)
+end)
+
+describe("I/O tiles", function()
+  local step = phases(4)
+
+  it("hold what is on its way", function()
+    local r = simulate(step, { liveness = 1, io_tiles = 64 }, BY_IO)
+    local most = 0
+    for _, row in ipairs(helper.rows(r, "phase")) do
+      local sum = 0
+      for _, e in ipairs(row.entries) do
+        sum = sum + (e.beside and e.bytes or 0)
+      end
+      most = math.max(most, sum)
+    end
+    assert.is_true(most >= BYTES)
+    assert.equal(most, r.memory[0].io)
+    assert.is_true(r.memory[0].io_tile >= most / 64)
+    assert.is_true(r.memory[0].fits)
+    assert.equal(0, simulate(step, { liveness = 2, io_tiles = 64 }, BY_IO).memory[0].io)
+    assert.equal(0, simulate(step, { liveness = 1, io_tiles = 64 }, OFF).memory[0].io)
+  end)
+
+  it("make streaming cost less, and what they prefetch takes no other tile", function()
+    local with = simulate(step, { liveness = 1, io_tiles = 32 }, BY_IO)
+    local without = simulate(step, { liveness = 1, io_tiles = 32 }, OFF)
+    assert.is_true(streaming(with) < streaming(without))
+    assert.is_true(with.memory[0].not_always_live < without.memory[0].not_always_live)
+  end)
+
+  it("that are too full are an error, or reported", function()
+    local large = helper.chain(2, { ipus = { 0, 0 }, phases = true, width = 4096, batch = 4 })
+    local o = { strategy = "serial_phased", io_tiles = 32, weight = BY_IO }
+    spec_helper.raises("Exception",
+      "Out of memory on the 32 I/O tiles of IPU 0: transfers of 67108864 bytes", function()
+        helper.simulate(large, o)
+      end)
+    o.allow_out_of_memory = true
+    assert.is_false(helper.simulate(large, o).memory[0].fits)
+    o.allow_out_of_memory, o.io_tiles = nil, 192
+    assert.is_true(helper.simulate(large, o).memory[0].fits)
+  end)
+end)
+
+describe("streaming memory", function()
+  it("has 256 GB a machine, for all replicas' IPUs of it", function()
+    torch.set_default_device("meta")
+    local step = helper.step(function(inputs, place)
+      place(0)
+      local x = inputs[1]
+      return torch.matmul(x, inputs[2]:narrow(0, 0, 64)):sum()
+    end, { declare = function(declare)
+      return { declare("input", "x", nil, { 8, 64 }),
+        declare("parameter", "w", torch.empty(1000000, 20000)) } -- 80 GB
+    end })
+    torch.set_default_device("cpu")
+    local function fits(replicas)
+      return function()
+        return helper.simulate(step, { strategy = "sharded", weight = OFF, replicas = replicas,
+          allow_out_of_memory = false })
+      end
+    end
+    spec_helper.raises("Exception",
+      "Out of streaming memory: the 4 IPUs of a machine need 320000000000 bytes of it, a "
+      .. "machine has 256000000000", fits(4))
+  end)
+end)
