@@ -217,6 +217,50 @@ describe("markers", function()
   end)
 end)
 
+describe("the efficiency of a pipeline", function()
+  -- Equal layers, a stage each; all of them need the gradient of their input.
+  local function simulate(stages, accumulation)
+    local step = helper.step(function(inputs, place)
+      place(0)
+      local h = inputs[1] * inputs[2]
+      for i = 1, stages do
+        place(i - 1)
+        h = torch.relu(torch.matmul(h, inputs[2 + i]))
+      end
+      return helper.loss(h)
+    end, { train = true, accumulation = accumulation, declare = function(declare)
+      local list = { declare("input", "x", nil, { 256, 1024 }),
+        declare("parameter", "s", torch.ones(1)) }
+      for i = 1, stages do
+        list[2 + i] = declare("parameter", "w" .. i, torch.zeros(1024, 1024))
+      end
+      return list
+    end })
+    return helper.simulate(step, { recompute = "none" })
+  end
+
+  -- What the stages compute, by the longest.
+  local function balance(r)
+    local sum, most = 0, 0
+    for _, s in ipairs(r.stages) do
+      local cycles = s.forward_cycles + s.backward_cycles
+      sum, most = sum + cycles, math.max(most, cycles)
+    end
+    return sum / (#r.stages * most)
+  end
+
+  it("is G / (G + P - 1), less what its stages differ by", function()
+    for _, stages in ipairs({ 2, 4, 8 }) do
+      for _, g in ipairs({ 2 * stages - 1, 16, 512 }) do
+        local r = simulate(stages, g)
+        assert.is_true(balance(r) > 0.95)
+        local want = g / (g + stages - 1) * balance(r)
+        assert.near(1, r.pipeline_efficiency / want, 0.01, ("%d %d"):format(stages, g))
+      end
+    end
+  end)
+end)
+
 describe("the sharded schedule", function()
   it("runs one stage after another: 1 / N busy", function()
     local r = helper.simulate(helper.chain(4, { train = true, accumulation = 5 }),
