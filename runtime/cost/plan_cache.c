@@ -1,4 +1,5 @@
-/* Plans by shape. Running out of memory loses only the memory of the plan. */
+/* Plans by shape, up to a number, when all are forgotten. Running out of memory
+ * loses only the memory of the plan. */
 #include "runtime/cost/plan_cache.h"
 
 #include "src/base/hash.h"
@@ -66,8 +67,16 @@ bool plan_cache_find(LpPlanCache *c, const PlanKey *k, LpPlan *p)
     return true;
 }
 
+/* About 2 MB. */
+enum { MOST = 4096 };
+
 void plan_cache_add(LpPlanCache *c, const PlanKey *k, const LpPlan *p)
 {
+    if (c && c->n == MOST) {
+        lp_map_fini(&c->at);
+        c->at = (LpMap){0};
+        c->n = 0;
+    }
     if (c && LP_GROW(c->entry, c->cap, c->n) &&
         lp_map_add(&c->at, hash_of(k), (uint32_t)c->n))
         c->entry[c->n++] = (Entry){*k, *p};

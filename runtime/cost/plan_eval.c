@@ -300,13 +300,17 @@ bool plan_eval(const LpCostCtx *x, const Conv *c, const LpSplit *s,
     set_splits(c, s, p);
     turns = s->serial_in * s->serial_out;
     p->tile_cyc = turns * kernel_cyc(x, c, &t);
-    if (best && best->fits && p->tile_cyc >= plan_weighed(best))
+    int64_t most = best && best->fits ? plan_weighed(best) : INT64_MAX;
+    if (p->tile_cyc >= most)
         return false;
     /* in a shared split, neighbours have other inputs in the last pass */
     bool pair = s->out % chip->tiles_per_bus == 0 && !c->joint;
     p->in_cyc = div_up((t.n_in - t.n_in / s->out) * e,
                        pair ? bus * chip->tiles_per_bus : bus);
     p->weight_cyc = div_up((t.n_weight - t.n_weight / field) * e, bus);
+    if (c->expand == 1 &&
+        p->tile_cyc + turns * (p->in_cyc + p->weight_cyc) >= most)
+        return false;
     p->input_bytes = t.n_in * e;
     p->weight_bytes = t.n_weight * e;
     p->temp_bytes =

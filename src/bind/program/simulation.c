@@ -93,6 +93,27 @@ static void get_proportion(lua_State *L, int t, LpIpuOptions *o)
     lua_pop(L, 1);
 }
 
+/* ---- plans of products --------------------------------------------------- */
+LP_BOX_FREE(cache_free, lp_plan_cache_free)
+static const LpBoxClass cache_class = {"lupine.plan_cache", "plan cache",
+                                       cache_free};
+static const char key_plans = 0;
+
+/* Shapes that a state has met are planned once; NULL when memory is short. */
+static LpPlanCache *plans(lua_State *L)
+{
+    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key_plans) == LUA_TNIL) {
+        LpBox *b = lp_new_box(L, &cache_class);
+        b->p = lp_plan_cache_new();
+        lua_rawsetp(L, LUA_REGISTRYINDEX, &key_plans);
+        lua_rawgetp(L, LUA_REGISTRYINDEX, &key_plans);
+        lua_remove(L, -2);
+    }
+    LpPlanCache *c = ((LpBox *)lua_touserdata(L, -1))->p;
+    lua_pop(L, 1);
+    return c;
+}
+
 LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
 {
     static const char *const again[] = {"auto", "none", "all", NULL};
@@ -165,6 +186,7 @@ LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
     get_location(L, t, "accumulator", &o.location[LP_LOC_ACCUMULATOR]);
     get_proportion(L, t, &o);
     get_own_locations(L, t, &o);
+    o.plans = plans(L);
     return o;
 }
 

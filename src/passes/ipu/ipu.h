@@ -83,6 +83,8 @@ typedef struct LpIpuOptions {
     int64_t replicas, accumulation;
     int64_t batch_serial; /* phased: micro-batches that pass a phase before the
                              next one, with one load of its weights; 0: 1 */
+    LpPlanCache *plans; /* of products; borrowed while the passes run; NULL: one
+                           of its own */
 } LpIpuOptions;
 
 /* Mk2, pipelined, everything on chip. */

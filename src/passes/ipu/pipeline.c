@@ -74,7 +74,7 @@ LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
     p->micro_batches =
         p->accumulation * (step->update ? 1 : step->device_iterations);
     p->strategy = o->strategy;
-    p->cache = lp_plan_cache_new();
+    p->cache = o->plans ? o->plans : lp_plan_cache_new();
     static LpStatus (*const pass[])(LpIpuPlan * p) = {
 #define PASS(name, text) lp_ipu_##name,
 #include "src/passes/ipu/passes.def"
@@ -86,6 +86,9 @@ LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
         lp_arena_reset(&p->scratch);
     }
     lp_arena_fini(&p->scratch);
+    if (!o->plans)
+        lp_plan_cache_free(p->cache);
+    p->cache = p->o.plans = NULL;
     p->err = NULL;
     p->placement = (LpPlacement){NULL, NULL, NULL};
     if (s == LP_OK || s == LP_E_IPU_MEMORY || s == LP_E_IPU_CODE)

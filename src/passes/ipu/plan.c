@@ -185,7 +185,6 @@ void lp_ipu_plan_free(LpIpuPlan *p)
     if (!p)
         return;
     lp_step_release((LpStep *)(uintptr_t)p->step); /* it only read it */
-    lp_plan_cache_free(p->cache);
     lp_free(p->stash);
     lp_free(p->copy);
     lp_free(p->replicated);
