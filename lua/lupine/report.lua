@@ -21,14 +21,14 @@ local function by_report()
   return setmetatable({}, { __mode = "k" })
 end
 
--- report -> what was stored of it, the options of its plan, what was found of gains
-local stored_of, how_of, gains_of = by_report(), by_report(), by_report()
+-- report -> what was stored of it, the options of its plan, gains and remedies
+local stored_of, how_of, advice_of = by_report(), by_report(), by_report()
 
 ---@param plan userdata?
 ---@param stored? {figures: table, summary: string, schedule: function, plan: function,
 ---  text: string?} in place of the plan: what was said of it before; `schedule` gives the
 ---  figures' part of that name and `plan` makes the plan again, when they are asked for;
----  `text` is the JSON of all of it, `gains` what gains() gives
+---  `text` is the JSON of all of it, `gains` and `remedies` what these methods give
 ---@param how? {system: table?, placement: table?} options of core.plan that the plan is of
 function Report:init(plan, stored, how)
   for k, v in pairs(stored and stored.figures or plan:report()) do
@@ -96,29 +96,50 @@ function Report:liveness()
   return self.plan:liveness()
 end
 
+-- What find(step, options, placement) gives, once; of a file, what it has by this name.
+local function simulated(self, name, find)
+  local known, how = advice_of[self] or {}, how_of[self]
+  advice_of[self] = known
+  if not known[name] then
+    known[name] = (stored_of[self] or {})[name]
+      or how and find(self.plan:step(), how.system, how.placement) or {}
+  end
+  return known[name]
+end
+
 --- What would make the program faster, most first: other options and cuts, each simulated
 --- once on its step. Of a file, what was found when it was written.
 ---@return lupine.Gain[]
 function Report:gains()
-  if not gains_of[self] then
-    local how = how_of[self]
-    gains_of[self] = (stored_of[self] or {}).gains or how and require("lupine.plan.gains")
-      .of(self.plan:step(), how.system, how.placement) or {}
-  end
-  return gains_of[self]
+  return simulated(self, "gains", function(...)
+    return require("lupine.plan.gains").of(...)
+  end)
 end
 
---- All of it as JSON: {"summary": …, "gains": …, "report": …, "plan": {"nodes": …},
---- "liveness": …}, the figures in the same names. lupine.report.read gives the report of such
---- a file again.
+--- What would make a program fit that is too large for its tiles, likewise: what fits
+--- first.
+---@return {text: string, saved: integer, fits: boolean, share: number,
+---  samples_per_second: number}[]
+function Report:remedies()
+  return simulated(self, "remedies", function(step, system, placement)
+    local remedies = require("lupine.plan.remedies")
+    return memory.fits(self) and {}
+      or remedies.plain(remedies.remedies(step, system, nil, placement))
+  end)
+end
+
+--- All of it as JSON: {"summary": …, "gains": …, "remedies": …, "report": …, "plan":
+--- {"nodes": …}, "liveness": …}, the figures in the same names. lupine.report.read gives the
+--- report of such a file again.
 ---@return string
 function Report:json()
   local stored = stored_of[self]
   if stored and stored.text then
     return stored.text
   end
-  return ('{"summary":%s,\n"gains":%s,\n%s'):format(core.json_encode(self:summary()),
-    core.json_encode(file.as_json(self:gains())), self.plan:json():sub(2))
+  return ('{"summary":%s,\n"gains":%s,\n"remedies":%s,\n%s'):format(
+    core.json_encode(self:summary()), core.json_encode(file.as_json(self:gains())),
+    core.json_encode(file.as_json(self:remedies())), self.plan:json():sub(2))
 end
 
 --- Writes what json() gives. `lupine report FILE` shows it, as a page or a trace too.

@@ -72,7 +72,7 @@ local function result(trial, row, figures)
   local saves = 1 - trial.base.samples_per_second / figures.samples_per_second
   return saves >= LEAST and { hint = row.hint, text = row.text, saves = saves,
     samples_per_second = figures.samples_per_second, share = memory.fullest(figures),
-    fits = variants.fits(figures) } or nil
+    fits = memory.fits(figures) } or nil
 end
 
 --- The changes that save time, most first.

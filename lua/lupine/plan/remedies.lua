@@ -78,7 +78,7 @@ local REMEDIES = {
 local function result(trial, row, figures, detail, change)
   return { hint = row.hint, text = row.text, detail = detail, change = change, figures = figures,
     saved = variants.fullest(trial.base) - variants.fullest(figures),
-    fits = variants.fits(figures), share = memory.fullest(figures),
+    fits = memory.fits(figures), share = memory.fullest(figures),
     samples_per_second = figures.samples_per_second }
 end
 
@@ -198,7 +198,7 @@ local function on_these_ipus(trial, bases, options)
   for _, base in ipairs(bases) do
     local used, figures = fewest(options, function(list)
       local got = base.trial:figures(changes_of(list))
-      return got and variants.fits(got) and got
+      return got and memory.fits(got) and got
     end)
     if used then
       return all_of(trial, figures, base.rows, used)
@@ -300,6 +300,24 @@ local function spelled(remedy, words)
   return #out > 0 and "; " .. table.concat(out, ", ") or ""
 end
 
+local function line(r)
+  return ("%s: %d bytes less on the fullest tile, %s (%.0f %% of it, %.4g samples/s)"):format(
+    name_of(r), r.saved, r.fits and "fits" or "not enough", 100 * r.share, r.samples_per_second)
+end
+
+--- The remedies as plain data, for reports.
+---@param remedies lupine.Remedy[]
+---@return {text: string, saved: integer, fits: boolean, share: number,
+---  samples_per_second: number}[]
+function M.plain(remedies)
+  local out = {}
+  for i, r in ipairs(remedies) do
+    out[i] = { text = line(r), saved = r.saved, fits = r.fits, share = r.share,
+      samples_per_second = r.samples_per_second }
+  end
+  return out
+end
+
 --- The remedies, a line each.
 ---@param remedies lupine.Remedy[]
 ---@param words? table<string, string|fun(detail: table): string> how a front end spells them
@@ -311,9 +329,7 @@ function M.text(remedies, words)
   local out, fits = { "Simulated remedies:" }, false
   for _, r in ipairs(remedies) do
     fits = fits or r.fits
-    out[#out + 1] = ("  %s: %d bytes less on the fullest tile, %s (%.0f %% of it, "
-      .. "%.4g samples/s)%s"):format(name_of(r), r.saved, r.fits and "fits" or "not enough",
-      100 * r.share, r.samples_per_second, spelled(r, words))
+    out[#out + 1] = ("  %s%s"):format(line(r), spelled(r, words))
   end
   out[#out + 1] = not fits and "  not even all of them together fit on these IPUs" or nil
   return table.concat(out, "\n")

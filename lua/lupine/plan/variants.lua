@@ -139,18 +139,6 @@ end
 
 M.Trial = Trial
 
---- Whether all tiles of all IPUs have enough memory.
----@param figures table
----@return boolean
-function M.fits(figures)
-  for _, m in memory.each(figures) do
-    if not m.fits then
-      return false
-    end
-  end
-  return true
-end
-
 --- Bytes of the fullest tile, with gaps.
 ---@param figures table
 ---@return integer

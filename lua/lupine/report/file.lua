@@ -95,17 +95,23 @@ local function loose(figures)
   return nil
 end
 
-local GAIN = { hint = "string", text = "string", saves = "number", share = "number",
-  samples_per_second = "number", fits = "boolean" }
+-- Entries of what else was simulated.
+local SIMULATED = {
+  gains = { hint = "string", text = "string", saves = "number", share = "number",
+    samples_per_second = "number", fits = "boolean" },
+  remedies = { text = "string", saved = "number", share = "number",
+    samples_per_second = "number", fits = "boolean" },
+}
 
-local function gains_fault(gains)
-  if gains ~= nil and type(gains) ~= "table" then
-    return "gains: expected a list"
+local function simulated_fault(data, name)
+  local list = data[name]
+  if list ~= nil and type(list) ~= "table" then
+    return name .. ": expected a list"
   end
-  for i, gain in ipairs(gains or {}) do
-    for key, kind in pairs(GAIN) do
-      if type(gain) ~= "table" or type(gain[key]) ~= kind then
-        return ("gains[%d]: expected %s to be a %s"):format(i, key, kind)
+  for i, entry in ipairs(list or {}) do
+    for key, kind in pairs(SIMULATED[name]) do
+      if type(entry) ~= "table" or type(entry[key]) ~= kind then
+        return ("%s[%d]: expected %s to be a %s"):format(name, i, key, kind)
       end
     end
   end
@@ -124,7 +130,7 @@ local function fault_of(data)
     or report.fault(data.plan, { "nodes" }, "plan")
     or live and (type(live) ~= "table" and "liveness: expected a table"
       or report.fault(live, { "ipus" }, "liveness")) or loose(data.report)
-    or gains_fault(data.gains)
+    or simulated_fault(data, "gains") or simulated_fault(data, "remedies")
 end
 
 local NAMES = { "profile.json", "report.json" }
@@ -174,7 +180,7 @@ function M.parse(text, path)
   local fault = fault_of(data)
   errors.check(not fault, "ValueError", "%s is no report: %s", path, fault)
   return require("lupine.report").Report(nil, { figures = data.report,
-    gains = data.gains or {}, -- of older files
+    gains = data.gains or {}, remedies = data.remedies or {}, -- of older files
     summary = type(data.summary) == "string" and data.summary or "", text = text,
     plan = function()
       return plan_of(data)

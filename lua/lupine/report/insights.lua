@@ -84,16 +84,25 @@ local function tiles(out, report)
   end
 end
 
+local function remedies(out, report)
+  local lines = {}
+  for i, remedy in ipairs(report:remedies()) do
+    lines[i] = remedy.text .. "."
+  end
+  if #lines > 0 then
+    add(out, "warn", "What would help it fit, simulated", table.concat(lines, " "))
+  end
+end
+
 local function fits(out, report)
-  local worst, at, all = 0, 0, true
+  local worst, at = 0, 0
   for ipu, m in memory.each(report) do
     local share = m.max_tile_including_gaps / m.tile_bytes
-    all = all and m.fits
     if share > worst then
       worst, at = share, ipu
     end
   end
-  if all then
+  if memory.fits(report) then
     add(out, "good", "The program fits", ("The fullest tile, of IPU %d, is %s full."):format(at,
       percent(worst)))
   end
@@ -274,8 +283,8 @@ end
 ---@return lupine.report.insight[]
 function M.of(report)
   local out = {}
-  for _, look in ipairs({ tiles, timeline, balance, bubble, waits, recomputation, operators,
-    fits, faster }) do
+  for _, look in ipairs({ tiles, remedies, timeline, balance, bubble, waits, recomputation,
+    operators, fits, faster }) do
     look(out, report)
   end
   local rank, at = { bad = 1, warn = 2, note = 3, good = 4 }, {}

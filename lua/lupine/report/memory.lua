@@ -33,6 +33,18 @@ function M.overflow(ipu, m)
   return nil
 end
 
+--- Whether all tiles of all IPUs have enough memory.
+---@param report {memory: table<integer, table>}
+---@return boolean
+function M.fits(report)
+  for _, m in pairs(report.memory) do
+    if not m.fits then
+      return false
+    end
+  end
+  return true
+end
+
 --- What the fullest tile has of its memory, 1: all.
 ---@param report {memory: table<integer, table>}
 ---@return number
@@ -43,9 +55,6 @@ function M.fullest(report)
   end
   return most
 end
-
--- Categories that are not always live.
-local PASSING = { activations = true, temporary = true }
 
 --- The tile's bytes by category, of all of them without gaps, and of those always live. A
 --- tile's figures are those of the fullest of its class of neighbours.
@@ -59,7 +68,7 @@ function M.of_tile(m, class)
   for _, category in ipairs(m.tile_categories) do
     local bytes = category.tiles[class]
     categories[category.name], all = bytes, all + bytes
-    always = always + (PASSING[category.name] and 0 or bytes)
+    always = always + (category.always and bytes or 0)
   end
   return categories, all, always
 end
