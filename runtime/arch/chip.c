@@ -4,10 +4,16 @@
 #include <math.h>
 #include <string.h>
 
-#define CHIP(...) {__VA_ARGS__},
+#define CHIP(id, ...) {.version = #id, __VA_ARGS__},
 static const LpChip chips[] = {
 #include "runtime/arch/chips.def"
 };
+#undef CHIP
+
+#define CHIP(id, ...) #id,
+const char *const lp_chip_versions[] = {
+#include "runtime/arch/chips.def"
+    NULL};
 #undef CHIP
 
 const LpChip *lp_chip_find(const char *version)

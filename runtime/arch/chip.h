@@ -52,6 +52,8 @@ typedef struct LpChip {
     LpAmp amp[LP_N_AMP];
 } LpChip;
 
+extern const char *const lp_chip_versions[]; /* with NULL at the end */
+
 /* The record of a generation, NULL when the version is not known. */
 const LpChip *lp_chip_find(const char *version);
 

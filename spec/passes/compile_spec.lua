@@ -160,7 +160,6 @@ describe("core.compile", function()
     end
     assert.error_matches(function() core.plan(step, { weight = { onchip = true } }) end,
       "weight: no option 'onchip', did you mean 'on_chip'?", 1, true)
-    assert.error_matches(function() core.plan(step, { weight = true }) end, "table expected")
     assert.error_matches(function() core.plan(step, { proportion = -5 }) end,
       "proportion: expected 0 to 1, got -5 for IPU 0", 1, true)
     assert.error_matches(function() core.plan(step, { output_slices = -1 }) end, "0 or more")
@@ -168,6 +167,26 @@ describe("core.compile", function()
       "host: no option 'fuze', did you mean 'fuse'?", 1, true)
     assert.error_matches(function() step:compile({ threads = -1 }) end,
       "threads: expected 1..4096, got -1", 1, true)
+  end)
+
+  it("names the option of the simulated system whose value is wrong", function()
+    local step = trained_step()
+    for _, case in ipairs({
+      { { weight = true }, "weight: expected a table, got boolean" },
+      { { own = { w = 1 } }, "w: expected a table, got number" },
+      { { chip = "ipu3" }, "chip: expected ipu1, ipu2 or ipu21, got 'ipu3'" },
+      { { recompute = 1 }, "recompute: expected auto, none or all, got '1'" },
+      { { liveness = 1 << 33 }, "liveness: expected 0..3, got 8589934592" },
+      { { liveness = {} }, "liveness: expected a whole number, got table" },
+      { { tiles = (1 << 32) + 5 }, "tiles: expected 0..1472, got 4294967301" },
+      { { io_tiles = 1 << 32 }, "io_tiles: expected 0..1472, got 4294967296" },
+      { { proportion = "half" }, "proportion: expected a number, got half" },
+      { { proportion = { IPU0 = 0.5 } }, "got a number for 'IPU0'" },
+      { { proportion = { [1024] = 0.5 } }, "by IPUs 0..1023, got a number for '1024'" },
+      { { proportion = { [0] = "half" } }, "got a string for '0'" },
+    }) do
+      assert.error_matches(function() core.plan(step, case[1]) end, case[2], 1, true)
+    end
   end)
 
   it("does not complete what it failed to complete", function()
@@ -180,8 +199,8 @@ describe("core.compile", function()
 
   it("leaves a complete step where the program does not fit", function()
     local step, _, how = open_step()
-    how.system, how.host = { tiles = -1 }, {}
-    assert.error_matches(function() core.compile(step, how) end, "tiles")
+    how.system, how.host = { io_tiles = 1472 }, {}
+    assert.error_matches(function() core.compile(step, how) end, "io_tiles")
     assert.error_matches(function() step:complete({}) end, "this step is complete")
   end)
 end)

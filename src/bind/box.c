@@ -46,10 +46,20 @@ void *lp_check_box(lua_State *L, int i, const LpBoxClass *c)
     return b->p;
 }
 
+/* The value on top is not what the field has. */
+static void wrong_field(lua_State *L, const char *key, const char *expected)
+{
+    lp_raise(L, LP_E_TYPE, "%s: expected %s, got %s", key, expected,
+             luaL_tolstring(L, -1, NULL));
+}
+
 int64_t lp_opt_int(lua_State *L, int t, const char *key, int64_t def)
 {
+    int fine = 1;
     lua_getfield(L, t, key);
-    int64_t v = lua_isnil(L, -1) ? def : luaL_checkinteger(L, -1);
+    int64_t v = lua_isnil(L, -1) ? def : lua_tointegerx(L, -1, &fine);
+    if (!fine)
+        wrong_field(L, key, "a whole number");
     lua_pop(L, 1);
     return v;
 }
@@ -57,7 +67,10 @@ int64_t lp_opt_int(lua_State *L, int t, const char *key, int64_t def)
 double lp_opt_number(lua_State *L, int t, const char *key, double def)
 {
     lua_getfield(L, t, key);
-    double v = lua_isnil(L, -1) ? def : luaL_checknumber(L, -1);
+    int fine = 1;
+    double v = lua_isnil(L, -1) ? def : lua_tonumberx(L, -1, &fine);
+    if (!fine)
+        wrong_field(L, key, "a number");
     lua_pop(L, 1);
     return v;
 }
@@ -89,6 +102,29 @@ void lp_check_keys(lua_State *L, int t, const char *whose,
                  near ? ", did you mean '" : "", near ? near : "",
                  near ? "'?" : "");
     }
+}
+
+int lp_opt_choice(lua_State *L, int t, const char *key,
+                  const char *const *names, int def)
+{
+    int v = 0, kind = lua_getfield(L, t, key);
+    const char *name = kind == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    while (kind != LUA_TNIL && names[v] && strcmp(names[v], name) != 0)
+        v++;
+    if (!names[v]) {
+        luaL_Buffer b;
+        const char *got = luaL_tolstring(L, -1, NULL);
+        luaL_buffinit(L, &b);
+        for (int i = 0; names[i]; i++) {
+            luaL_addstring(&b, i == 0 ? "" : names[i + 1] ? ", " : " or ");
+            luaL_addstring(&b, names[i]);
+        }
+        luaL_pushresult(&b);
+        lp_raise(L, LP_E_VALUE, "%s: expected %s, got '%s'", key,
+                 lua_tostring(L, -1), got);
+    }
+    lua_pop(L, 1);
+    return kind == LUA_TNIL ? def : v;
 }
 
 bool lp_opt_bool(lua_State *L, int t, const char *key, bool def)

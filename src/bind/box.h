@@ -42,10 +42,14 @@ void lp_check_keys(lua_State *L, int t, const char *whose,
                    const char *const *keys);
 /* Pushes a list; NULL ends the names. */
 void lp_push_names(lua_State *L, const char *const *name);
-/* Fields of the table at t. Strings live as long as the table. */
+/* Fields of the table at t, `def` where there is none; what has another type
+ * is an error that names the field. Strings live as long as the table; a choice
+ * is the number of one of names[], which NULL ends. */
 int64_t lp_opt_int(lua_State *L, int t, const char *key, int64_t def);
 double lp_opt_number(lua_State *L, int t, const char *key, double def);
 const char *lp_opt_str(lua_State *L, int t, const char *key);
 bool lp_opt_bool(lua_State *L, int t, const char *key, bool def);
+int lp_opt_choice(lua_State *L, int t, const char *key,
+                  const char *const *names, int def);
 
 #endif

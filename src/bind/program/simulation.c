@@ -19,18 +19,6 @@
 #include "src/passes/ipu/strategy.h"
 
 /* ---- options ------------------------------------------------------------- */
-/* One of names[], its number; def when absent. */
-static int get_choice(lua_State *L, int t, const char *key,
-                      const char *const *names, int def)
-{
-    lua_getfield(L, t, key);
-    int v = def;
-    if (!lua_isnil(L, -1))
-        v = luaL_checkoption(L, lua_gettop(L), NULL, names);
-    lua_pop(L, 1);
-    return v;
-}
-
 /* The table on top of the stack. */
 static void read_location(lua_State *L, const char *key, LpLocation *l)
 {
@@ -38,6 +26,9 @@ static void read_location(lua_State *L, const char *key, LpLocation *l)
         "on_chip",      "sharded",     "io_load", "io_store",
         "min_off_chip", "min_sharded", NULL};
     int at = lua_gettop(L);
+    if (!lua_istable(L, at))
+        lp_raise(L, LP_E_TYPE, "%s: expected a table, got %s", key,
+                 luaL_typename(L, at));
     lp_check_keys(L, at, key, keys);
     l->on_chip = lp_opt_bool(L, at, "on_chip", true);
     l->sharded = lp_opt_bool(L, at, "sharded", false);
@@ -62,7 +53,9 @@ static void get_own_locations(lua_State *L, int t, LpIpuOptions *o)
         return;
     int table = lua_gettop(L);
     size_t n = 0;
-    luaL_checktype(L, table, LUA_TTABLE);
+    if (!lua_istable(L, table))
+        lp_raise(L, LP_E_TYPE, "own: expected a table, got %s",
+                 luaL_typename(L, table));
     for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1))
         n++;
     LpOwnLocation *list = lua_newuserdatauv(L, n * sizeof *list, 0);
@@ -72,7 +65,7 @@ static void get_own_locations(lua_State *L, int t, LpIpuOptions *o)
                      luaL_typename(L, -2));
         LpOwnLocation *own = &list[o->n_own++];
         own->name = lua_tostring(L, -2);
-        read_location(L, "own", &own->at);
+        read_location(L, own->name, &own->at);
     }
     o->own = list;
 }
@@ -80,17 +73,43 @@ static void get_own_locations(lua_State *L, int t, LpIpuOptions *o)
 /* proportion: a number for all IPUs, or {[ipu] = number} with IPUs from 0. */
 static void get_proportion(lua_State *L, int t, LpIpuOptions *o)
 {
-    lua_getfield(L, t, "proportion");
-    for (int i = 0; i < LP_MAX_IPUS && !lua_isnil(L, -1); i++) {
-        if (lua_istable(L, -1))
-            lua_geti(L, -1, i);
-        else
-            lua_pushvalue(L, -1);
-        if (!lua_isnil(L, -1))
-            o->proportion[i] = luaL_checknumber(L, -1);
+    if (lua_getfield(L, t, "proportion") != LUA_TTABLE) {
+        double all = lp_opt_number(L, t, "proportion", o->proportion[0]);
+        for (int i = 0; i < LP_MAX_IPUS; i++)
+            o->proportion[i] = all;
         lua_pop(L, 1);
+        return;
+    }
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+        int64_t ipu = lua_isinteger(L, -2) ? lua_tointeger(L, -2) : -1;
+        if (ipu < 0 || ipu >= LP_MAX_IPUS || lua_type(L, -1) != LUA_TNUMBER) {
+            const char *type = luaL_typename(L, -1);
+            lp_raise(L, LP_E_VALUE,
+                     "proportion: expected numbers by IPUs 0..%d, got a %s for "
+                     "'%s'",
+                     LP_MAX_IPUS - 1, type, luaL_tolstring(L, -2, NULL));
+        }
+        o->proportion[ipu] = lua_tonumber(L, -1);
     }
     lua_pop(L, 1);
+}
+
+static int get_tiles(lua_State *L, int t, const char *key, const LpChip *chip)
+{
+    int64_t n = lp_opt_int(L, t, key, 0);
+    if (n < 0 || n > chip->tiles)
+        lp_raise(L, LP_E_VALUE, "%s: expected 0..%d, got %lld", key,
+                 chip->tiles, (long long)n);
+    return (int)n;
+}
+
+static void get_chip(lua_State *L, int t, LpIpuOptions *o)
+{
+    int n = lp_opt_choice(L, t, "chip", lp_chip_versions, -1);
+    if (n < 0)
+        return;
+    o->chip = lp_chip_find(lp_chip_versions[n]);
+    o->system = lp_system_find(lp_chip_versions[n]);
 }
 
 /* ---- plans of products --------------------------------------------------- */
@@ -146,31 +165,21 @@ LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
                                        NULL};
     LpIpuOptions o = lp_ipu_options();
     lp_check_keys(L, t, "system", keys);
-    lua_getfield(L, t, "chip");
-    if (!lua_isnil(L, -1)) {
-        const char *chip = luaL_checkstring(L, -1);
-        o.chip = lp_chip_find(chip);
-        o.system = lp_system_find(chip);
-        if (!o.chip || !o.system)
-            lp_raise(L, LP_E_VALUE,
-                     "chip: expected ipu1, ipu2 or ipu21, got "
-                     "'%s'",
-                     chip);
-    }
-    lua_pop(L, 1);
-    o.strategy = lp_strategy_find(
-        lp_strategy_names[get_choice(L, t, "strategy", lp_strategy_names, 0)]);
-    o.recompute = (LpRecompute)get_choice(L, t, "recompute", again, 0);
-    o.partials = get_choice(L, t, "partials", partials, 0) ? LP_F16 : LP_F32;
+    get_chip(L, t, &o);
+    o.strategy = lp_strategy_find(lp_strategy_names[lp_opt_choice(
+        L, t, "strategy", lp_strategy_names, 0)]);
+    o.recompute = (LpRecompute)lp_opt_choice(L, t, "recompute", again, 0);
+    o.partials = lp_opt_choice(L, t, "partials", partials, 0) ? LP_F16 : LP_F32;
     o.stable_norm = lp_opt_bool(L, t, "stable_norm", false);
     o.host_sync = lp_opt_int(L, t, "host_sync", -1);
     int64_t live = lp_opt_int(L, t, "liveness", 0);
     if (live < LP_ALWAYS_LIVE || live > LP_OFF_CHIP_AFTER_EACH_PHASE)
-        lp_raise(L, LP_E_VALUE, "liveness: expected 0..3, got %d", (int)live);
+        lp_raise(L, LP_E_VALUE, "liveness: expected 0..3, got %lld",
+                 (long long)live);
     o.liveness = (LpLiveness)live;
     o.separate_backward = lp_opt_bool(L, t, "separate_backward", false);
-    o.tiles = (int)lp_opt_int(L, t, "tiles", 0);
-    o.io_tiles = (int)lp_opt_int(L, t, "io_tiles", 0);
+    o.tiles = get_tiles(L, t, "tiles", o.chip);
+    o.io_tiles = get_tiles(L, t, "io_tiles", o.chip);
     o.allow_out_of_memory = lp_opt_bool(L, t, "allow_out_of_memory", false);
     o.synthetic_data = lp_opt_bool(L, t, "synthetic_data", false);
     o.power_of_two = lp_opt_bool(L, t, "power_of_two", false);
@@ -213,8 +222,8 @@ static int16_t place_field(lua_State *L, const char *key, int32_t def)
     lua_getfield(L, -1, key);
     int64_t v = lua_isnil(L, -1) ? def : luaL_checkinteger(L, -1);
     if (v < -1 || v > INT16_MAX)
-        lp_raise(L, LP_E_VALUE, "placement: %s: expected 0..%d, got %d", key,
-                 INT16_MAX, (int)v);
+        lp_raise(L, LP_E_VALUE, "placement: %s: expected 0..%d, got %lld", key,
+                 INT16_MAX, (long long)v);
     lua_pop(L, 1);
     return (int16_t)v;
 }

@@ -3,8 +3,7 @@
 
 static LpStatus check_options(const LpIpuOptions *o, LpErr *e)
 {
-    LP_FAIL_IF(!o->chip || !o->system, e, LP_E_VALUE,
-               "no chip to simulate: ipu1, ipu2 and ipu21 are known");
+    LP_FAIL_IF(!o->chip || !o->system, e, LP_E_VALUE, "no chip to simulate");
     LP_FAIL_IF(o->tiles < 0 || o->tiles > o->chip->tiles, e, LP_E_VALUE,
                "tiles: expected 0..%d, got %d", o->chip->tiles, o->tiles);
     int tiles = o->tiles ? o->tiles : o->chip->tiles;
