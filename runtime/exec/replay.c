@@ -213,6 +213,7 @@ static LpStatus run_scheduled(LpReplay *x, int64_t loop, LpErr *e)
 {
     const LpIpuPlan *p = x->p;
     bool runs = false; /* has begun */
+    lp_replay_begin_kept(x);
     for (size_t i = 0; i < p->n_loop; i++) {
         const LpLoop *l = &p->loop[i];
         runs = runs || !l->once;

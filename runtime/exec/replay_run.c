@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/exec/replay_state.h"
+#include "src/passes/ipu/strategy.h"
 
 /* An entry of a run. */
 typedef struct When {
@@ -65,6 +66,13 @@ static bool visits(const LpReplay *x, const LpVariable *v)
     return lp_ipu_off_chip(x->p, v) || in_shares(x, v);
 }
 
+/* Does it stay when it has come? */
+static bool is_kept(const LpReplay *x, size_t var)
+{
+    return x->p->strategy->keeps &&
+           lp_ipu_off_chip(x->p, &x->p->step->var[var]);
+}
+
 /* The block of a variable that comes for the run, or has come for its forward
  * run; 0: none. */
 static uint32_t block_of_visitor(const LpReplay *x, size_t var, int run)
@@ -72,16 +80,20 @@ static uint32_t block_of_visitor(const LpReplay *x, size_t var, int run)
     const LpStagePass *r = &x->p->pass[run];
     const LpIpuMemory *m = &x->p->memory[r->ipu];
     int of = held(x, var, run) ? lp_pass_of(x->p, r->stage, false) : run;
-    for (uint32_t i = 0; i < m->n_span; i++)
-        if (m->span[i].for_run == of + 1 && m->span[i].var == (int)var)
+    for (uint32_t i = 0; i < m->n_span; i++) {
+        int for_run = m->span[i].for_run;
+        if ((is_kept(x, var) ? for_run > 0 : for_run == of + 1) &&
+            m->span[i].var == (int)var)
             return i + 1;
+    }
     return 0;
 }
 
 static void *visitor(LpReplay *x, size_t var, int run, int64_t mb)
 {
     return lp_block_get(x, x->p->pass[run].ipu, block_of_visitor(x, var, run),
-                        (LpHolds){LP_NOVAL, (int)var, mb}, false);
+                        (LpHolds){LP_NOVAL, (int)var, is_kept(x, var) ? 0 : mb},
+                        false);
 }
 
 static LpStatus visit(LpReplay *x, size_t var, int run, int64_t mb, LpErr *e)
@@ -348,8 +360,8 @@ static bool has_come(LpReplay *x, const When *w, int i)
     if (i < 0)
         return false;
     const LpTransfer *t = &x->p->transfer[i];
-    int64_t serial = lp_ipu_serial(x->p);
-    bool moves = lp_ipu_moves(x->p, t, part_of(x, w->mb), &when);
+    int64_t together = lp_ipu_together(x->p);
+    bool moves = lp_ipu_moves(x->p, t, w->mb % together, &when);
     if (moves && (when == LP_STREAM_ALONE || when == LP_STREAM_WITH)) {
         count_io(x, t, when);
         lp_replay_move(x, LP_ACT_LOAD, x->p->pass[w->run].ipu, 0, t->bytes);
@@ -357,14 +369,15 @@ static bool has_come(LpReplay *x, const When *w, int i)
     }
     return moves ? x->brought[i] == w->mb + 1
                  : x->brought[i] > 0 &&
-                       (x->brought[i] - 1) / serial == w->mb / serial;
+                       (x->brought[i] - 1) / together == w->mb / together;
 }
 
 /* Has it been in the memory of the IPU since then? */
 static bool came_early(const LpReplay *x, const When *w, int i)
 {
     LpStreamWhen when;
-    return lp_ipu_moves(x->p, &x->p->transfer[i], part_of(x, w->mb), &when) &&
+    return lp_ipu_moves(x->p, &x->p->transfer[i], w->mb % lp_ipu_together(x->p),
+                        &when) &&
            (when == LP_STREAM_BETWEEN || when == LP_STREAM_BESIDE) &&
            lp_ipu_comes_early(&x->p->transfer[i]);
 }
@@ -381,7 +394,7 @@ static void store(LpReplay *x, const When *w, int i)
 {
     const LpTransfer *t = &x->p->transfer[i];
     LpStreamWhen when;
-    if (!lp_ipu_moves(x->p, t, part_of(x, w->mb), &when))
+    if (!lp_ipu_moves(x->p, t, w->mb % lp_ipu_together(x->p), &when))
         return;
     *stored(x, i, w->mb) = x->n_row + (when == LP_STREAM_BESIDE);
     if (when == LP_STREAM_BESIDE) {
@@ -410,7 +423,8 @@ static LpStatus bring_vars(LpReplay *x, const When *w, LpErr *e)
         if (in_shares(x, v) && part_of(x, w->mb) == 0)
             lp_replay_move(x, LP_ACT_COLLECTIVE, r->ipu, 0,
                            lp_type_bytes(&v->type));
-        if (in_shares(x, v) || (loads && !came_early(x, w, t)))
+        if (!is_kept(x, var) &&
+            (in_shares(x, v) || (loads && !came_early(x, w, t))))
             LP_TRY(visit(x, var, w->run, w->mb, e));
     }
     return LP_OK;
@@ -443,7 +457,8 @@ static LpStatus add_parts(LpReplay *x, const When *w, LpErr *e)
             continue;
         if (!t->load)
             store(x, w, (int)i);
-        else if (has_come(x, w, (int)i) && !came_early(x, w, (int)i))
+        else if (has_come(x, w, (int)i) && !came_early(x, w, (int)i) &&
+                 !is_kept(x, t->at))
             LP_TRY(visit(x, t->at, w->run, w->mb, e));
     }
     return LP_OK;
@@ -740,6 +755,29 @@ LpStatus lp_replay_load_ahead(LpReplay *x, const LpRow *next, int64_t turn,
             LP_TRY(load_ahead(x, (int)i, &w, turn, e));
     }
     return LP_OK;
+}
+
+/* What stays for all micro-batches of a weight update has memory from the
+ * beginning. */
+void lp_replay_begin_kept(LpReplay *x)
+{
+    for (size_t i = 0; i < x->p->n_transfer; i++) {
+        const LpTransfer *t = &x->p->transfer[i];
+        if (t->run < 0 || !t->load || t->of != LP_TRANSFER_VAR ||
+            !is_kept(x, t->at))
+            continue;
+        int ipu = x->p->pass[t->run].ipu;
+        LpIpuBytes *u = &x->ipu[ipu];
+        uint32_t block = block_of_visitor(x, t->at, t->run);
+        if (block == 0)
+            continue; /* whoever reads it does not find it */
+        u->now = 0;
+        char *to =
+            lp_block_put(x, ipu, block, (LpHolds){LP_NOVAL, (int)t->at, 0}, 0,
+                         x->p->micro_batches * u->line - 1);
+        memcpy(to, lp_replay_here(x, t->at),
+               (size_t)lp_type_bytes(&x->step->var[t->at].type));
+    }
 }
 
 void lp_replay_store_late(LpReplay *x)

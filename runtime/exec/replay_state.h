@@ -136,6 +136,7 @@ LpStatus lp_replay_run_stage(LpReplay *x, int run, int64_t mb, LpErr *e);
 LpStatus lp_replay_load_ahead(LpReplay *x, const LpRow *next, int64_t turn,
                               LpErr *e);
 void lp_replay_store_late(LpReplay *x);
+void lp_replay_begin_kept(LpReplay *x);
 /* What run `from` has sent arrives. */
 LpStatus lp_replay_deliver(LpReplay *x, int from, LpErr *e);
 /* Writes a slice of an output, or copies a variable out of it. */

@@ -148,6 +148,28 @@ describe("micro-batches that pass a phase together", function()
   end)
 end)
 
+describe("sharded execution", function()
+  it("loads weights and accumulators once for the micro-batches of an update", function()
+    local function loaded(strategy, accumulation)
+      local step, bytes = phases(4, { accumulation = accumulation, ipus = { 0, 1, 2, 3 } }), 0
+      local r = helper.simulate(step, { strategy = strategy, weight = OFF, accumulator = OFF })
+      for _, row in ipairs(r.schedule) do
+        for _, e in ipairs(row.kind ~= "update" and row.entries or {}) do
+          bytes = bytes + (e.kind == "load" and e.bytes * row.count or 0)
+        end
+      end
+      return bytes, r
+    end
+    local all = 4 * LAYERS * BYTES
+    for _, accumulation in ipairs({ 1, 2, 8 }) do
+      local bytes, r = loaded("sharded", accumulation)
+      assert.equal((accumulation > 1 and 2 or 1) * all, bytes) -- one needs no sums
+      assert.is_true(r.memory[1].not_always_live > LAYERS * BYTES)
+    end
+    assert.is_true(loaded("pipelined", 8) > 8 * all)
+  end)
+end)
+
 describe("parallel phases", function()
   it("load on one group of IPUs while the other computes", function()
     local step = phases(6, { ipus = { 0, 1 } })

@@ -541,7 +541,10 @@ bool lp_ipu_holds(const LpIpuPlan *p, size_t var, int run);
 bool lp_ipu_turns(const LpIpuPlan *p, int run);
 /* Micro-batches that pass a phase together. */
 int64_t lp_ipu_serial(const LpIpuPlan *p);
-/* When the run's transfer moves for micro-batch `part` of these; false: it does
+/* Micro-batches for which a variable that has come from streaming memory is
+ * there: these or, where the strategy keeps it, all of a weight update. */
+int64_t lp_ipu_together(const LpIpuPlan *p);
+/* When the run's transfer moves for micro-batch `part` of those; false: it does
  * not, as the variable is there. */
 bool lp_ipu_moves(const LpIpuPlan *p, const LpTransfer *t, int64_t part,
                   LpStreamWhen *when);

@@ -173,15 +173,20 @@ static LpStatus visit(Live *l, int run, int var)
     uint32_t from = first_step(l, LP_TRANSFER_VAR, (size_t)var, run);
     uint32_t to = l->base[run] + p->pass[run].n;
     int forward = lp_pass_of(p, p->pass[run].stage, false);
+    bool keeps = p->strategy->keeps && lp_ipu_off_chip(p, &p->step->var[var]);
+    for (size_t i = 0; i < l->n_span && keeps; i++)
+        if (l->span[i].for_run && l->span[i].var == var)
+            return LP_OK;
     bool held = lp_ipu_holds(p, (size_t)var, run) && lp_ipu_turns(p, run);
-    for (size_t i = 0; i < l->n_span && held; i++) {
+    for (size_t i = 0; i < l->n_span && held && !keeps; i++) {
         Span *s = &l->span[i];
         if (s->for_run == forward + 1 && s->var == var) {
             s->to = to;
             return LP_OK;
         }
     }
-    LP_TRY(add_span(l, LP_NOVAL, var, from, to));
+    LP_TRY(
+        add_span(l, LP_NOVAL, var, keeps ? 0 : from, keeps ? l->end - 1 : to));
     l->span[l->n_span - 1].for_run = run + 1;
     return LP_OK;
 }

@@ -109,6 +109,11 @@ bool lp_ipu_has(const LpIpuPlan *p, int var, int ipu)
     return has;
 }
 
+int64_t lp_ipu_together(const LpIpuPlan *p)
+{
+    return p->strategy->keeps ? p->micro_batches : lp_ipu_serial(p);
+}
+
 int lp_ipu_transfer(const LpIpuPlan *p, LpTransferOf of, size_t at, int run,
                     bool load)
 {
@@ -131,7 +136,7 @@ bool lp_ipu_holds(const LpIpuPlan *p, size_t var, int run)
 bool lp_ipu_moves(const LpIpuPlan *p, const LpTransfer *t, int64_t part,
                   LpStreamWhen *when)
 {
-    bool edge = part == (t->load ? 0 : lp_ipu_serial(p) - 1);
+    bool edge = part == (t->load ? 0 : lp_ipu_together(p) - 1);
     *when = edge ? t->edge : t->when;
     return edge || t->of != LP_TRANSFER_VAR;
 }

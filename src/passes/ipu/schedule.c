@@ -206,7 +206,8 @@ static LpStatus copies(LpSchedule *s)
 static LpStatus gathers(LpSchedule *s)
 {
     const LpIpuPlan *p = s->p;
-    for (size_t i = 0; s->part == 0 && i < s->n_gathering; i++) {
+    bool there = lp_ipu_serial(p) > 1 && s->part > 0;
+    for (size_t i = 0; !there && i < s->n_gathering; i++) {
         const Gathering *x = &s->gathering[i];
         clear(s, *s->gathered, LP_COST_N_TYPES);
         for (int k = 0; k < s->n; k++)
@@ -245,13 +246,13 @@ static void host_bytes(const LpSchedule *s, const LpTraffic *t, int ipu)
 {
     bytes_of(s, HOST_IN)[ipu] += t->host_in[LP_AHEAD_NONE];
     bytes_of(s, IN_BESIDE)[ipu] += t->host_in[LP_AHEAD_UPDATE];
-    if (!s->last || s->part < lp_ipu_serial(s->p) - 1)
+    if (!s->last || s->part % lp_ipu_serial(s->p) < lp_ipu_serial(s->p) - 1)
         bytes_of(s, IN_BESIDE)[ipu] += t->host_in[LP_AHEAD_MICRO_BATCH];
     if (s->p->o.output_slices > 0)
         return;
     bytes_of(s, HOST_OUT)[ipu] += t->host_out[LP_AHEAD_NONE];
     bytes_of(s, OUT_BESIDE)[ipu] += t->host_out[LP_AHEAD_UPDATE];
-    if (!s->begins || s->part > 0)
+    if (!s->begins || s->part % lp_ipu_serial(s->p) > 0)
         bytes_of(s, OUT_BESIDE)[ipu] += t->host_out[LP_AHEAD_MICRO_BATCH];
 }
 
@@ -413,20 +414,32 @@ static bool any_ahead(const LpSchedule *s, LpAhead ahead)
     return false;
 }
 
+/* Does it come once for all turns of a weight update? */
+static bool any_kept(const LpIpuPlan *p)
+{
+    bool any = false;
+    for (size_t i = 0; i < p->n_transfer && p->strategy->keeps && !any; i++)
+        any = p->transfer[i].run >= 0 && p->transfer[i].of == LP_TRANSFER_VAR;
+    return any;
+}
+
 LpStatus lp_schedule_turns(LpSchedule *s,
                            LpStatus (*turn)(LpSchedule *s, const LpIpuPlan *p,
                                             int64_t number))
 {
     int64_t serial = lp_ipu_serial(s->p), n = s->p->micro_batches / serial;
-    bool apart = any_ahead(s, LP_AHEAD_MICRO_BATCH);
+    bool ahead = any_ahead(s, LP_AHEAD_MICRO_BATCH), keeps = any_kept(s->p);
     for (int64_t at = 0, count; at < n; at += count) {
-        s->begins = apart && at == 0;
-        s->last = apart && at == n - 1;
-        count = s->begins || s->last ? 1 : apart ? n - 2 : n;
+        bool edge = (ahead || keeps) && (at == 0 || at == n - 1);
+        s->begins = ahead && at == 0;
+        s->last = ahead && at == n - 1;
+        s->part = keeps ? at : 0;
+        count = edge ? 1 : ahead || keeps ? n - 2 : n;
         LP_TRY(turn(s, s->p, at * serial));
         LP_TRY(lp_schedule_loop(s, count));
     }
     s->begins = s->last = false;
+    s->part = 0;
     return LP_OK;
 }
 

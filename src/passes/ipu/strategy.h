@@ -37,6 +37,8 @@ struct LpStrategyOps {
     bool by_phase;              /* stages go by phase first */
     bool at_once;   /* runs of a row work on different micro-batches: what they
                        send goes and comes between rows */
+    bool keeps;     /* what has come of variables stays for all micro-batches of
+                       a weight update */
     bool recompute; /* backward makes activations again unless told not to */
     /* LpStagePass.offset of a stage's run [0] */
     int (*offset)(const LpIpuPlan *, int stage, bool backward);

@@ -1,5 +1,6 @@
 /* Stages run one after another, a micro-batch at a time: one row. A value goes
- * straight to each reader and stays until its last one. */
+ * straight to each reader and stays until its last one. Variables off the chip
+ * come for the first micro-batch of a weight update and stay until the last. */
 #include "src/passes/ipu/strategy.h"
 
 static LpStatus turn(LpSchedule *s, const LpIpuPlan *p, int64_t number)
@@ -16,4 +17,5 @@ static LpStatus rows(const LpIpuPlan *p LP_UNUSED, LpSchedule *s)
     return lp_schedule_turns(s, turn);
 }
 
-const LpStrategyOps lp_strategy_sharded = {.name = "sharded", .rows = rows};
+const LpStrategyOps lp_strategy_sharded = {
+    .name = "sharded", .keeps = true, .rows = rows};
