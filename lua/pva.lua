@@ -43,7 +43,7 @@ M.ProgramType = record("ProgramType", { Sequence = "Sequence", Repeat = "Repeat"
 ---@field children pva.Program[]
 ---@field count integer? turns of a Repeat
 ---@field bytes integer? that an exchange or copy moves
----@field computeSet pva.ComputeSet? of an OnTileExecute
+---@field computeset pva.ComputeSet? of an OnTileExecute
 local Program = class.new("pva.Program")
 
 --- Calls visitor:visit<Type>(program), where there is one, for this program and all below it,
@@ -58,6 +58,9 @@ function Program:accept(visitor)
     child:accept(visitor)
   end
 end
+
+--- What accept calls, with nothing to do: extend it, and define visitOnTileExecute or another.
+M.ProgramVisitor = class.new("ProgramVisitor")
 
 function Program:__tostring()
   return ("%s(%s)"):format(self.type, self.name)
@@ -132,7 +135,7 @@ function Builder:operator(parent, node, ipu, at, count)
         vertices = vertices_of(node) })
       self.sets[node], self.sets[#self.sets + 1] = set, set
     end
-    local p = self:program(parent, "OnTileExecute", name, { debug = debug, computeSet = set })
+    local p = self:program(parent, "OnTileExecute", name, { debug = debug, computeset = set })
     self:step(p, ipu, at + node.exchange + node.sync, node.compute, count)
   end
   return at + node.cycles
@@ -257,6 +260,8 @@ function M.of(report)
     bytesPerTile = (report.memory[0] or { tile_bytes = 0 }).tile_bytes,
     clockFrequency = report.clock_hz })
   return record("report", { report = report,
+    poplarVersion = record("poplarVersion",
+      { string = ("lupine %s, simulated"):format(core.version) }),
     compilation = record("compilation", { target = target, tiles = tiles_of(report),
       graph = record("graph", { numComputeSets = report.compute_sets, numVars = #variables,
         numVertices = report.vertices, numEdges = report.edges }),

@@ -40,7 +40,7 @@ describe("pva", function()
 
   it("has the tree of programs, which visitors walk", function()
     local counts, order = {}, {}
-    local visitor = {}
+    local visitor = pva.ProgramVisitor:extend("Visitor")()
     for kind in pairs(pva.ProgramType) do
       visitor["visit" .. kind] = function(_, program)
         assert.equal(kind, program.type)
@@ -107,7 +107,7 @@ describe("pva", function()
     end
     for _, step in ipairs(profile.execution.steps) do
       if step.program.type == "OnTileExecute" then
-        for _, vertex in ipairs(step.program.computeSet.vertices) do
+        for _, vertex in ipairs(step.program.computeset.vertices) do
           cycles = cycles + vertex.cycles * step.count
           assert.equal(1, names[vertex.type.name])
         end
@@ -120,8 +120,14 @@ describe("pva", function()
     assert.equal(all, cycles)
   end)
 
+  it("says that no Poplar has written it", function()
+    assert.matches("^lupine .*simulated", profile.poplarVersion.string)
+  end)
+
   it("is read from files and folders, and names fields that it has not", function()
-    local folder = files.folder()
+    local above = files.folder()
+    local folder = above .. "/training"
+    assert(os.execute("mkdir " .. folder))
     report:save(folder .. "/profile.json")
     for _, path in ipairs({ folder, folder .. "/profile.json" }) do
       local again = pva.openReport(path)
@@ -129,7 +135,13 @@ describe("pva", function()
       assert.equal(tostring(profile.compilation.programs[5]),
         tostring(again.compilation.programs[5]))
     end
-    files.remove(folder)
+    -- as Poplar names it, and a folder above it
+    for _, path in ipairs({ folder .. "/profile.pop", above }) do
+      local missing, what = pcall(pva.openReport, path)
+      assert.is_false(missing)
+      assert.matches(folder .. "/profile.json'", what.message, 1, true)
+    end
+    files.remove(above)
     local ok, e = pcall(function()
       return profile.compilation.vertices
     end)

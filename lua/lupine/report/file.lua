@@ -135,23 +135,45 @@ end
 
 local NAMES = { "profile.json", "report.json" }
 
+-- The file of a report in a folder, or nil.
+local function within(folder)
+  for _, name in ipairs(NAMES) do
+    local path = folder .. "/" .. name
+    local file = io.open(path)
+    if file then
+      file:close()
+      return path
+    end
+  end
+end
+
+-- " (there is 'a', 'b')": some reports in a folder and in those in it, or "".
+local function near(folder)
+  if not core.is_folder(folder) then
+    return ""
+  end
+  local found, inner = { within(folder) }, core.list_folder(folder)
+  table.sort(inner)
+  for _, name in ipairs(inner) do
+    if #found < 5 then
+      found[#found + 1] = within(folder .. "/" .. name)
+    end
+  end
+  return #found == 0 and "" or (" (there is '%s')"):format(table.concat(found, "', '"))
+end
+
 --- The file itself, or of a folder the report that an engine or a run left there.
---- error: FileNotFoundError
+--- error: FileNotFoundError, which names the reports that are near
 ---@param path string
 ---@return string
 function M.find(path)
-  if not core.is_folder(path) then
-    return path
+  if core.is_folder(path) then
+    return within(path) or errors.raise("FileNotFoundError", "'%s' has neither %s%s", path,
+      table.concat(NAMES, " nor "), near(path))
   end
-  for _, name in ipairs(NAMES) do
-    local file = io.open(path .. "/" .. name)
-    if file then
-      file:close()
-      return path .. "/" .. name
-    end
-  end
-  return errors.raise("FileNotFoundError", "'%s' has neither %s", path,
-    table.concat(NAMES, " nor "))
+  local file <close>, why = io.open(path)
+  errors.check(file, "FileNotFoundError", "%s%s", why, near(path:match("^(.*)/") or "."))
+  return path
 end
 
 --- The report in a file: what Report:json() gives, as an engine's profile.json and a run's
