@@ -179,7 +179,7 @@ return {
   { 34, "out of memory: stage, fullest tiles, biggest tensors, and the option that helps",
     ["spec/expectations/memory_spec.lua"] = {
       "is an error with stage, fullest tiles, and the biggest tensors of which layer",
-      "names the option with which it fits, and fits with it",
+      "names each option that helps, what it saves, and fits with it",
       "names several options where one is not enough, and no more than it takes" } },
   { 35, "a placement that cannot run is refused; what stages wait for is reported",
     ["spec/poptorch/executor_placement_spec.lua"] = {
@@ -190,7 +190,7 @@ return {
       "names the stage that the others wait for" } },
   { 36, "the report is one page that opens without a network, below 5 MB",
     ["spec/lupine/report/page_spec.lua"] = {
-      "of 24 layers of BERT on four IPUs is below 5 MB",
+      "of BERT-Large on eight IPUs is below 5 MB",
       "of any number of operators and rows is below 5 MB, and has the longest" } },
   { 37, "curves without TensorBoard; a summary's totals are the counted parameters",
     ["spec/lupine/plot/plot_spec.lua"] = { "draws a line from corner to corner",

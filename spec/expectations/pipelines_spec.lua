@@ -78,7 +78,7 @@ describe("a pipeline over more than two IPUs", function()
     assert.same({ 3, 3, 3, 3 }, waits(report))
     -- 8 of 8 + 3 turns are useful, when all stages are alike
     assert.near(8 / 11, report.pipeline_efficiency, 0.05)
-    assert.matches("IPUs busy during the loop +%d", report:summary())
+    assert.matches("IPUs busy during the loop: %d", report:summary())
   end)
 
   it("names the stage that the others wait for", function()
