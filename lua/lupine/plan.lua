@@ -108,16 +108,17 @@ local function settle(s, at, accumulation, replicas)
   return best, settings, reason
 end
 
--- The cuts into so many stages: searched once, and again with what else is changed if they
--- do not fit without.
+-- The cuts into so many stages: searched once, and again with what else the best program with
+-- these has changed.
 local function search(s, stages, accumulation, replicas)
   local key = stages .. " " .. accumulation
   if not s.found[key] then
     local plain = changes_of(s, accumulation, replicas, "auto", {})
     local found = s.cuts:search(stages, plain, s.tries)
-    if found.overflow > 0 then
-      local _, settings = settle(s, found.cuts, accumulation, replicas)
-      found = settings and s.cuts:search(stages, settings.changes, s.tries) or found
+    local best, settings = settle(s, found.cuts, accumulation, replicas)
+    if settings and settings.changes.key ~= plain.key then
+      local again = s.cuts:search(stages, settings.changes, s.tries)
+      found = cuts.better(again, best) and again or found
     end
     s.found[key] = found.cuts
   end
@@ -138,11 +139,12 @@ local function variant(s, stages, replicas, accumulation)
   if not figures then
     error(reason, 0)
   end
-  local equal = stages > 1 and s.cuts:figures(s.cuts:equal(stages), settings.changes)
+  local equal = stages > 1 and s.cuts:figures(s.cuts:equal(stages), settings.changes) or nil
   local same = equal and not cuts.better(figures, equal)
+  figures = same and equal or figures
   return { ipus = stages * replicas, stages = stages, replicas = replicas,
-    accumulation = accumulation, cuts = names_of(s, same and s.cuts:equal(stages) or at),
-    equal = equal and same or nil, recompute = settings.recompute, off_chip = settings.off_chip,
+    accumulation = accumulation, cuts = names_of(s, figures.cuts),
+    equal = same or nil, recompute = settings.recompute, off_chip = settings.off_chip,
     overflow = figures.overflow, fits = figures.overflow == 0, fullest = memory.fullest(figures),
     samples_per_second = figures.samples_per_second, cycles = figures.cycles,
     efficiency = figures.pipeline_efficiency }

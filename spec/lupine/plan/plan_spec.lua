@@ -9,10 +9,14 @@ local torch = require("torch")
 -- PopART's names of what a plan recomputes.
 local RECOMPUTATION = { auto = "Pipeline", none = "NoRecompute", all = "RecomputeAll" }
 
+-- Layers of n, or of the widths in a list.
 local function model_of(n, layers)
   local net = nn.Sequential()
+  local function width(i)
+    return type(n) == "table" and n[i + 1] or n
+  end
   for i = 1, layers do
-    net:add_module("layer" .. i, nn.Linear(n, n))
+    net:add_module("layer" .. i, nn.Linear(width(i - 1), width(i)))
     net:add_module("relu" .. i, nn.ReLU())
   end
   local Model = nn.Module:extend("PlanModel")
@@ -73,11 +77,18 @@ describe("a plan", function()
     assert.same({}, plan.refused)
   end)
 
-  it("has the figures of programs that are compiled so", function()
-    local executor, inputs = wide(64, 4, 16)
-    local plan = lupine.plan(executor, { inputs = inputs, ipus = { 2, 4 } })
+  local function has_figures_of_programs(n, layers, rows)
+    local first, last = n, n
+    if type(n) == "table" then
+      first, last = n[1], n[#n]
+    end
+    local function inputs(batch)
+      return { torch.randn(batch * rows, first), torch.randn(batch * rows, last) }
+    end
+    local plan = lupine.plan(training(model_of(n, layers), options_of(16)),
+      { inputs = inputs(16), ipus = { 2, 4 } })
     for _, v in ipairs(plan.plans) do
-      local model = model_of(64, 4)
+      local model = model_of(n, layers)
       for ipu, name in ipairs(v.cuts) do
         poptorch.BeginBlock(model:get_submodule((name:gsub("/", "."))), { user_id = name,
           ipu_id = ipu })
@@ -85,14 +96,21 @@ describe("a plan", function()
       local options = options_of(v.accumulation):replicationFactor(v.replicas)
         :setExecutionStrategy(poptorch.PipelinedExecution(poptorch.AutoStage.AutoIncrement))
       options._Popart:set("autoRecomputation", RECOMPUTATION[v.recompute])
-      local x = torch.randn(v.accumulation * v.replicas, 64)
       local compiled = training(model, options)
-      compiled:compile(x, x)
+      compiled:compile(table.unpack(inputs(v.accumulation * v.replicas)))
       local what = ("%d x %d, %d, %s: %s"):format(v.stages, v.replicas, v.accumulation,
         v.recompute, table.concat(v.cuts, " "))
       assert.equal(compiled:report().cycles, v.cycles, what)
       assert.equal(compiled:report().samples_per_second, v.samples_per_second, what)
     end
+  end
+
+  it("has the figures of programs that are compiled so", function()
+    has_figures_of_programs(64, 4, 1)
+  end)
+
+  it("has them where an equal split turns out best without recomputation", function()
+    has_figures_of_programs({ 64, 128, 1024, 64, 512, 1024, 256 }, 6, 16)
   end)
 
   it("takes accumulations that are given", function()
