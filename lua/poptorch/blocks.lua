@@ -100,7 +100,8 @@ end
 
 local AE = { error = "AssertionError", nullable = true }
 local NAMES = { "user_id", "ipu_id" }
-local next_auto_id = 0
+-- How many blocks without an id each trace has.
+local numbered = setmetatable({}, { __mode = "k" })
 
 local function ids(where, user_id, ipu_id)
   if math.type(user_id) == "integer" then
@@ -121,8 +122,8 @@ local function begin(user_id, ipu_id, from)
   if tracer then
     local auto
     if user_id == nil then
-      user_id, auto = tostring(next_auto_id), from
-      next_auto_id = next_auto_id + 1
+      local n = numbered[tracer] or 0
+      user_id, auto, numbered[tracer] = tostring(n), from, n + 1
     end
     tracer.set_block(user_id, ipu_id, auto)
     latest = setmetatable({ tracer = tracer, user_id = user_id, ipu_id = ipu_id, active = true },
@@ -184,10 +185,10 @@ function Block.start(...)
 end
 
 --- Called at the top of forward: blocks without an id are numbered "0", "1",
---- … from here. Without it the numbers go on from trace to trace.
+--- … from here, as they are from the start of a trace.
 function Block.useAutoId()
   if M.tracer then
-    next_auto_id = 0
+    numbered[M.tracer] = 0
   end
 end
 
