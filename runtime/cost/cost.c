@@ -159,6 +159,7 @@ void lp_cost_add(LpCost *c, LpCost next)
     c->early_tile_bytes = c->temp_tile_bytes - late;
     c->interleaved_tile_bytes =
         lp_max(c->interleaved_tile_bytes, next.interleaved_tile_bytes);
+    c->apart_tile_bytes = lp_max(c->apart_tile_bytes, next.apart_tile_bytes);
     c->vertex_bytes += next.vertex_bytes;
     c->exchange_code_bytes += next.exchange_code_bytes;
     for (int i = 0; i < (int)(sizeof c->codelets.w / sizeof *c->codelets.w);
@@ -293,9 +294,12 @@ int64_t lp_stack_bytes(const LpChip *chip)
            chip->supervisor_stack_bytes;
 }
 
-int64_t lp_tile_with_gaps(const LpChip *chip, int64_t used, int64_t interleaved)
+int64_t lp_tile_with_gaps(const LpChip *chip, int64_t used, int64_t interleaved,
+                          int64_t apart)
 {
-    if (interleaved <= 0)
-        return used;
-    return lp_max(used, chip->region0_bytes + interleaved);
+    if (apart > 0)
+        used = lp_max(used, chip->memory_element_bytes + apart);
+    if (interleaved > 0)
+        used = lp_max(used, chip->region0_bytes + interleaved);
+    return used;
 }

@@ -60,6 +60,8 @@ typedef struct LpCost {
     int64_t early_tile_bytes;       /* of that, gone when results appear */
     int64_t temp_all_bytes;         /* of all tiles; 0: of `tiles` such tiles */
     int64_t interleaved_tile_bytes; /* of that, wanted in region 1 */
+    int64_t apart_tile_bytes;       /* the lesser of two operands that must not
+                                       lie in one element of the memory */
     int64_t steps;                  /* of its program, those of a loop once */
     int64_t vertex_bytes;           /* vertex state of a tile */
     int64_t exchange_code_bytes;    /* of a tile */
@@ -410,9 +412,10 @@ int64_t lp_packets_code_bytes(const LpChip *chip, int64_t bytes, int tiles);
 int64_t lp_codelet_set_bytes(const LpCodeletSet *s);
 int64_t lp_stack_bytes(const LpChip *chip);
 
-/* What a tile must have: `used` bytes of which `interleaved` want region 1.
- * Gaps count: whatever stands in region 1 lies past region 0. */
-int64_t lp_tile_with_gaps(const LpChip *chip, int64_t used,
-                          int64_t interleaved);
+/* What a tile must have: `used` bytes of which `interleaved` want region 1 and
+ * `apart` another element of the memory than what is read with it. Gaps count:
+ * whatever stands in region 1 lies past region 0. */
+int64_t lp_tile_with_gaps(const LpChip *chip, int64_t used, int64_t interleaved,
+                          int64_t apart);
 
 #endif

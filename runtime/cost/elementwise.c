@@ -127,6 +127,7 @@ LpCost lp_cost_broadcast(const LpCostCtx *x, LpEwOp op, LpCostType t, int64_t n,
     c.exchange_cyc =
         lp_exchange_cyc(x->chip, operand * lp_cost_type_bytes(t), 0, true);
     c.temp_tile_bytes = operand * lp_cost_type_bytes(t);
+    c.apart_tile_bytes = m.tile_bytes; /* the result, of the data */
     c.exchange_code_bytes = lp_exchange_code_bytes(x->chip, 1, 1);
     c.flops = n;
     cost_ew_codelet(&c, op, LP_EW_BINARY, t);
@@ -143,6 +144,7 @@ LpCost lp_cost_scaled_add(const LpCostCtx *x, LpCostType t, int64_t n,
     LpCost c = one_step(x, codelet_id(LP_CODELET_scaled_add, t), m,
                         scaled_add_cyc(x->chip, t, m.tile_elems, mixed), 3);
     c.flops = mul_sat(n, 2);
+    c.apart_tile_bytes = m.tile_bytes;
     cost_codelet(&c, LP_CODELET_scaled_add, t);
     return c;
 }
@@ -160,6 +162,8 @@ LpCost lp_cost_cast(const LpCostCtx *x, LpCostType from, LpCostType to,
         loop = to == LP_COST_HALF ? 2 * div_up(q, 4) : div_up(q, 2);
     LpCost c = one_step(x, codelet_id(LP_CODELET_cast, to), m,
                         12 + W * (18 + 19 + loop + 3), 2);
+    c.apart_tile_bytes =
+        m.tile_elems * lp_min(lp_cost_type_bytes(from), lp_cost_type_bytes(to));
     cost_codelet(&c, LP_CODELET_cast, to);
     return c;
 }

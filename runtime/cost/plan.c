@@ -339,6 +339,17 @@ static void part_vertices(LpCost *c, const LpPlan *p, Vertices v)
     c->compute_sets++;
 }
 
+/* Inputs and weights of dot products, weights and results of outer products;
+ * those of the matrix unit lie in the interleaved region. */
+static int64_t apart(const LpPlan *p)
+{
+    if (p->method == LP_CONV_HMAC || p->method == LP_CONV_VMAC)
+        return lp_min(p->input_bytes, p->weight_bytes);
+    return p->method == LP_CONV_OUTER
+               ? lp_min(p->weight_bytes, p->partial_bytes)
+               : 0;
+}
+
 LpCost lp_plan_cost(const LpCostCtx *x, LpCostType t, const LpPlan *p)
 {
     static const CodeletId codelet[] = {
@@ -354,6 +365,7 @@ LpCost lp_plan_cost(const LpCostCtx *x, LpCostType t, const LpPlan *p)
                 .temp_tile_bytes = p->temp_bytes,
                 .early_tile_bytes = lp_max(0, p->temp_bytes - p->partial_bytes),
                 .interleaved_tile_bytes = p->interleaved_bytes,
+                .apart_tile_bytes = apart(p),
                 .exchange_code_bytes = p->exchange_code_bytes,
                 .tiles = (int)p->tiles};
     if (p->resident) { /* read where it lies */

@@ -157,7 +157,7 @@ static bool vertex(const LpChip *c, const char *f)
     else if (!strcmp(f, "exchange"))
         show("cyc", lp_exchange_cyc(c, arg[3], arg[4], arg[5] != 0));
     else if (!strcmp(f, "gaps"))
-        show("bytes", lp_tile_with_gaps(c, arg[3], arg[4]));
+        show("bytes", lp_tile_with_gaps(c, arg[3], arg[4], arg[5]));
     else if (!strcmp(f, "stages")) {
         int64_t ways[3] = {1, 1, 1};
         show("n", reduce_stages(arg[3], ways));

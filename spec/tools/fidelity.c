@@ -175,10 +175,10 @@ static Result finish(const LpCostCtx *x, const LpCost *c)
     c = c ? c : &sum;
     const LpIpuMemory *m = &p->memory[0];
     int64_t not_there = unseen(m, lp_ipu_tiles(p));
-    Result r = {lp_cost_cyc(c),
-                m->always + m->not_always - not_there * lp_ipu_tiles(p),
-                lp_tile_with_gaps(x->chip, m->max_tile - not_there,
-                                  c->interleaved_tile_bytes)};
+    Result r = {
+        lp_cost_cyc(c), m->always + m->not_always - not_there * lp_ipu_tiles(p),
+        lp_tile_with_gaps(x->chip, m->max_tile - not_there,
+                          c->interleaved_tile_bytes, c->apart_tile_bytes)};
     lp_ipu_plan_free(p);
     lp_step_release(s);
     return r;

@@ -178,6 +178,12 @@ describe("the bytes of a tile", function()
     assert.equal(T * (BROADCAST + code + STACK) + 240 * 4, m.always_live)
     -- a vector of the row lies on each of the first tiles: 32 elements, 128 bytes
     assert.equal(BROADCAST + code + STACK + 128 + 3 * 240 * 4, m.max_tile)
+    -- data and result of an operation with a row lie in different elements of 16 KiB
+    assert.equal(16384 + 240 * 4, m.max_tile_including_gaps)
+  end)
+
+  it("have no gaps where operands may lie together", function()
+    local m = simulate(function(x) return x + x:exp() end, { X }).memory[0]
     assert.equal(m.max_tile, m.max_tile_including_gaps)
   end)
 

@@ -557,7 +557,7 @@ static LpStatus note_spans(const Live *l, LpIpuMemory *m)
     return LP_OK;
 }
 
-static void finish(const Live *l, const LpTiles *always, int64_t interleaved,
+static void finish(const Live *l, const LpTiles *always, LpTileGaps gaps,
                    LpIpuMemory *m)
 {
     const LpChip *chip = l->p->o.chip;
@@ -566,7 +566,8 @@ static void finish(const Live *l, const LpTiles *always, int64_t interleaved,
     m->bytes[LP_MEM_TEMPORARY] = l->temporary;
     for (int k = 0; k < LP_TILE_CLASSES; k++) {
         int64_t used = always->b[k] + l->peak[k];
-        m->tile[k] = lp_tile_with_gaps(chip, used, interleaved);
+        m->tile[k] =
+            lp_tile_with_gaps(chip, used, gaps.interleaved, gaps.apart);
         if (always->b[k] > m->tile_always)
             m->tile_always = always->b[k];
         if (used > m->max_tile) {
@@ -598,13 +599,13 @@ static LpStatus find_peak(Live *l, const LpTiles *always, LpIpuMemory *m)
 }
 
 LpStatus lp_ipu_liveness(LpIpuPlan *p, int ipu, const LpTiles *always,
-                         int64_t interleaved, LpIpuMemory *m)
+                         LpTileGaps gaps, LpIpuMemory *m)
 {
     Live l = {.p = p, .g = p->step->micro, .ipu = ipu, .m = m};
     l.tiles = (LpTiles){.n = always->n, .next = always->next};
     LpStatus s = find_peak(&l, always, m);
     if (s == LP_OK) {
-        finish(&l, always, interleaved, m);
+        finish(&l, always, gaps, m);
         s = note_spans(&l, m);
     }
     lp_free(l.span);

@@ -26,7 +26,7 @@ typedef struct Memory {
     LpTiles tiles;
     LpIpuMemory *m;
     LpCodeletSet set;
-    int64_t interleaved;
+    LpTileGaps gaps;
     bool *seen; /* by label */
 } Memory;
 
@@ -154,8 +154,9 @@ static void node_code(Memory *x, const LpNodeCost *n, Code *c)
 {
     for (size_t i = 0; i < sizeof x->set.w / sizeof *x->set.w; i++)
         x->set.w[i] |= n->cost.codelets.w[i];
-    if (n->cost.interleaved_tile_bytes > x->interleaved)
-        x->interleaved = n->cost.interleaved_tile_bytes;
+    x->gaps.interleaved =
+        lp_max(x->gaps.interleaved, n->cost.interleaved_tile_bytes);
+    x->gaps.apart = lp_max(x->gaps.apart, n->cost.apart_tile_bytes);
     c->calls += n->cost.steps > 0;
     if (x->seen[n->label])
         return;
@@ -292,15 +293,15 @@ static LpStatus one_ipu(Memory *x)
 {
     LpIpuPlan *p = x->p;
     x->m = &p->memory[x->ipu];
-    x->interleaved = 0;
+    x->gaps = (LpTileGaps){0};
     x->tiles = (LpTiles){.n = lp_ipu_tiles(p)};
     variables(x);
     parts(x);
     stashes(x);
     LP_TRY(code(x));
     x->m->always = x->tiles.total;
-    x->m->interleaved = x->interleaved;
-    return lp_ipu_liveness(p, x->ipu, &x->tiles, x->interleaved, x->m);
+    x->m->interleaved = x->gaps.interleaved;
+    return lp_ipu_liveness(p, x->ipu, &x->tiles, x->gaps, x->m);
 }
 
 /* What is on its way on I/O tiles, dealt out over them, beside their stacks. */

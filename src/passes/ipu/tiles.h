@@ -25,10 +25,16 @@ LpSpread lp_tiles_deal(LpTiles *t, const LpChip *chip, int64_t n, int64_t size,
 void lp_tiles_add(LpTiles *t, LpSpread s, int64_t times); /* -1: takes away */
 void lp_tiles_add_all(LpTiles *t, int64_t tile_bytes);
 
+/* What must lie past something else on a tile: most bytes that want the
+ * interleaved region, that must not be in one element with others. */
+typedef struct LpTileGaps {
+    int64_t interleaved, apart;
+} LpTileGaps;
+
 /* What is on an IPU for some of the time: fills in the peak of *m, whose
  * always-live part is in `always`. */
 LpStatus lp_ipu_liveness(LpIpuPlan *p, int ipu, const LpTiles *always,
-                         int64_t interleaved, LpIpuMemory *m);
+                         LpTileGaps gaps, LpIpuMemory *m);
 
 /* Keeps the largest in m->largest. */
 void lp_ipu_note_largest(LpIpuMemory *m, LpLargest b);
