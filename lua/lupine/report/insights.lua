@@ -87,10 +87,10 @@ end
 local function remedies(out, report)
   local lines = {}
   for i, remedy in ipairs(report:remedies()) do
-    lines[i] = remedy.text .. "."
+    lines[i] = remedy.text:gsub("^%l", string.upper) .. "."
   end
   if #lines > 0 then
-    add(out, "warn", "What would help it fit, simulated", table.concat(lines, " "))
+    add(out, "warn", "What would help it fit, simulated", table.concat(lines, "\n"))
   end
 end
 
@@ -168,7 +168,7 @@ local function faster(out, report)
     end
   end
   if #lines > 0 then
-    add(out, "note", "What else would make it faster, simulated", table.concat(lines, " "))
+    add(out, "note", "What else would make it faster, simulated", table.concat(lines, "\n"))
   end
 end
 
@@ -303,7 +303,7 @@ end
 function M.text(report)
   local out = {}
   for _, i in ipairs(M.of(report)) do
-    out[#out + 1] = ("  %s\n    %s\n"):format(i.title, i.text)
+    out[#out + 1] = ("  %s\n    %s\n"):format(i.title, (i.text:gsub("\n", "\n    ")))
       .. (i.saves and ("    %s\n"):format(i.saves) or "")
   end
   return table.concat(out)
