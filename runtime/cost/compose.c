@@ -14,7 +14,7 @@ static LpCost reduce_rows(const LpCostCtx *x, LpRedOp op, LpCostType t,
 LpCost lp_cost_softmax(const LpCostCtx *x, LpCostType t, int64_t rows,
                        int64_t cols)
 {
-    int64_t n = mul_sat(rows, cols);
+    int64_t n = lp_mul_sat(rows, cols);
     if (n <= 0)
         return (LpCost){0};
     LpCost c = reduce_rows(x, LP_RED_MAX, t, rows, n);
@@ -32,7 +32,7 @@ LpCost lp_cost_softmax(const LpCostCtx *x, LpCostType t, int64_t rows,
 LpCost lp_cost_softmax_grad(const LpCostCtx *x, LpCostType t, int64_t rows,
                             int64_t cols)
 {
-    int64_t n = mul_sat(rows, cols);
+    int64_t n = lp_mul_sat(rows, cols);
     if (n <= 0)
         return (LpCost){0};
     LpCost c = lp_cost_elementwise(x, LP_EW_mul, LP_EW_BINARY, t, n);
@@ -66,7 +66,7 @@ LpCost lp_cost_norm(const LpCostCtx *x, LpCostType t, int64_t n,
     if (!inference) {
         /* one pass takes the sum and the sum of squares: the dearer counts */
         c = reduce_rows(x, LP_RED_SQUARE_ADD, t, n_stats, n);
-        c.flops = mul_sat(n, 3);
+        c.flops = lp_mul_sat(n, 3);
         lp_cost_add(&c, statistics(x, n_stats));
     }
     if (!inference && x->stable_norm) {
@@ -98,7 +98,8 @@ LpCost lp_cost_norm_grad(const LpCostCtx *x, LpCostType t, int64_t n,
         lp_cost_add(&c, lp_cost_broadcast(x, LP_EW_mul, t, n, chans, 1));
     }
     lp_cost_add(&c, lp_cost_elementwise(x, LP_EW_mul, LP_EW_BINARY, t, n));
-    lp_cost_add(&c, reduce_rows(x, LP_RED_ADD, t, 2 * n_stats, mul_sat(n, 2)));
+    lp_cost_add(&c,
+                reduce_rows(x, LP_RED_ADD, t, 2 * n_stats, lp_mul_sat(n, 2)));
     lp_cost_add(&c,
                 lp_cost_broadcast(x, LP_EW_mul, t, n, n_stats, n / n_stats));
     lp_cost_add(&c,
@@ -136,7 +137,7 @@ static LpCost substitution(const LpCostCtx *x, LpCostType t,
         cost_codelet(&c, LP_CODELET_factor, t);
         return c;
     }
-    int64_t row = mul_sat(s->count, k);
+    int64_t row = lp_mul_sat(s->count, k);
     c = lp_cost_exchange(x, t, row, row);
     for (int64_t i = 1; i < n; i++) {
         LpMatmulShape m = {s->count, 1, i, k};
@@ -160,7 +161,7 @@ static LpCost solution(const LpCostCtx *x, LpCostType t, const LpTriangular *s,
     LpMatmulShape m = {s->count, half, half, side};
     LpCost c = lp_cost_matmul(x, t, m, LP_PASS_NONE);
     lp_cost_add(&c, lp_cost_elementwise(x, LP_EW_sub, LP_EW_BINARY, t,
-                                        mul_sat(s->count, half * side)));
+                                        lp_mul_sat(s->count, half * side)));
     lp_cost_add(&c, lp_cost_repeat(solution(x, t, s, half, side), 2));
     return lp_cost_repeat(c, sides);
 }
@@ -169,8 +170,8 @@ LpCost lp_cost_triangular(const LpCostCtx *x, LpCostType t,
                           const LpTriangular *s)
 {
     LpCost c = {0};
-    int64_t a = mul_sat(s->count, mul_sat(s->n, s->n)), padded = 64;
-    int64_t b = mul_sat(s->count, mul_sat(s->n, s->k));
+    int64_t a = lp_mul_sat(s->count, lp_mul_sat(s->n, s->n)), padded = 64;
+    int64_t b = lp_mul_sat(s->count, lp_mul_sat(s->n, s->k));
     if (a <= 0 || b <= 0)
         return c;
     c = lp_cost_copy(x, t, a, s->n); /* the triangle, zeros beside it */

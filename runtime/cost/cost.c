@@ -95,8 +95,8 @@ static void add_vertices(LpCost *c, const LpVertices *v)
     to->edges += v->edges;
     to->tile_bytes += v->tile_bytes;
     to->edge_tile_bytes += v->edge_tile_bytes;
-    to->cyc = add_sat(to->cyc, v->cyc);
-    to->idle_cyc = add_sat(to->idle_cyc, v->idle_cyc);
+    to->cyc = lp_add_sat(to->cyc, v->cyc);
+    to->idle_cyc = lp_add_sat(to->idle_cyc, v->idle_cyc);
 }
 
 /* State of the vertices of a tile: of each a run entry, its pointers and 4
@@ -114,11 +114,11 @@ void cost_vertices(LpCost *c, Vertices v)
                       .edges = v.tiles * v.n * v.edges,
                       .tile_bytes = state_bytes(&v),
                       .edge_tile_bytes = v.n * v.edges * POINTER_BYTES,
-                      .cyc = mul_sat(v.tiles, v.cyc),
-                      .idle_cyc = mul_sat(v.tiles, v.idle_cyc)};
+                      .cyc = lp_mul_sat(v.tiles, v.cyc),
+                      .idle_cyc = lp_mul_sat(v.tiles, v.idle_cyc)};
     if (v.n <= 0)
         return;
-    c->compute_cyc += v.cyc;
+    c->compute_cyc = lp_add_sat(c->compute_cyc, v.cyc);
     c->vertex_bytes += all.tile_bytes;
     add_vertices(c, &all);
 }
@@ -139,17 +139,16 @@ void cost_sync(const LpCostCtx *x, LpCost *c, int64_t steps)
 
 int64_t lp_cost_cyc(const LpCost *c)
 {
-    return c->compute_cyc + c->exchange_cyc + c->sync_cyc;
+    return lp_add_sat(lp_add_sat(c->compute_cyc, c->exchange_cyc), c->sync_cyc);
 }
 
 void lp_cost_add(LpCost *c, LpCost next)
 {
-    c->compute_cyc += next.compute_cyc;
-    c->exchange_cyc += next.exchange_cyc;
-    c->sync_cyc += next.sync_cyc;
+    c->compute_cyc = lp_add_sat(c->compute_cyc, next.compute_cyc);
+    c->exchange_cyc = lp_add_sat(c->exchange_cyc, next.exchange_cyc);
+    c->sync_cyc = lp_add_sat(c->sync_cyc, next.sync_cyc);
     c->steps += next.steps;
-    if (!lp_add_i64(c->flops, next.flops, &c->flops))
-        c->flops = INT64_MAX;
+    c->flops = lp_add_sat(c->flops, next.flops);
     /* beside results of both, or before those of one */
     int64_t late = lp_max(c->temp_tile_bytes - c->early_tile_bytes,
                           next.temp_tile_bytes - next.early_tile_bytes);
@@ -175,13 +174,13 @@ void lp_cost_add(LpCost *c, LpCost next)
 
 LpCost lp_cost_repeat(LpCost c, int64_t times)
 {
-    c.compute_cyc = mul_sat(c.compute_cyc, times);
-    c.exchange_cyc = mul_sat(c.exchange_cyc, times);
-    c.sync_cyc = mul_sat(c.sync_cyc, times);
-    c.flops = mul_sat(c.flops, times);
+    c.compute_cyc = lp_mul_sat(c.compute_cyc, times);
+    c.exchange_cyc = lp_mul_sat(c.exchange_cyc, times);
+    c.sync_cyc = lp_mul_sat(c.sync_cyc, times);
+    c.flops = lp_mul_sat(c.flops, times);
     for (int i = 0; i < c.n_vertices; i++) {
-        c.vertices[i].cyc = mul_sat(c.vertices[i].cyc, times);
-        c.vertices[i].idle_cyc = mul_sat(c.vertices[i].idle_cyc, times);
+        c.vertices[i].cyc = lp_mul_sat(c.vertices[i].cyc, times);
+        c.vertices[i].idle_cyc = lp_mul_sat(c.vertices[i].idle_cyc, times);
     }
     return c;
 }

@@ -143,7 +143,7 @@ LpCost lp_cost_scaled_add(const LpCostCtx *x, LpCostType t, int64_t n,
     LpTileMap m = spread(x, t, n);
     LpCost c = one_step(x, codelet_id(LP_CODELET_scaled_add, t), m,
                         scaled_add_cyc(x->chip, t, m.tile_elems, mixed), 3);
-    c.flops = mul_sat(n, 2);
+    c.flops = lp_mul_sat(n, 2);
     c.apart_tile_bytes = m.tile_bytes;
     cost_codelet(&c, LP_CODELET_scaled_add, t);
     return c;
@@ -209,13 +209,13 @@ LpCost lp_cost_copy(const LpCostCtx *x, LpCostType t, int64_t n, int64_t run)
 LpCost lp_cost_serial(const LpCostCtx *x, LpCostType t, int64_t count,
                       int64_t elems, int64_t macs)
 {
-    LpCost c = lp_cost_exchange(x, t, mul_sat(count, elems), elems);
+    LpCost c = lp_cost_exchange(x, t, lp_mul_sat(count, elems), elems);
     if (count <= 0 || elems <= 0)
         return c;
     int64_t tiles = lp_min(count, ctx_tiles(x));
     int64_t each = div_up(count, tiles);
-    int64_t bytes = mul_sat(elems, lp_cost_type_bytes(t));
-    int64_t cyc = mul_sat(each, mul_sat(macs, SERIAL_MAC_CYC));
+    int64_t bytes = lp_mul_sat(elems, lp_cost_type_bytes(t));
+    int64_t cyc = lp_mul_sat(each, lp_mul_sat(macs, SERIAL_MAC_CYC));
     cost_step(x, &c, 0,
               (Vertices){.id = codelet_id(LP_CODELET_factor, t),
                          .tiles = tiles,
@@ -224,8 +224,8 @@ LpCost lp_cost_serial(const LpCostCtx *x, LpCostType t, int64_t count,
                          .scalars = 4,
                          .cyc = cyc,
                          .idle_cyc = idle_cyc(x->chip, cyc, 1)});
-    c.flops = mul_sat(2, mul_sat(count, macs));
-    c.temp_tile_bytes = mul_sat(each + 1, bytes);
+    c.flops = lp_mul_sat(2, lp_mul_sat(count, macs));
+    c.temp_tile_bytes = lp_mul_sat(each + 1, bytes);
     c.tiles = (int)tiles;
     cost_codelet(&c, LP_CODELET_factor, t);
     return c;

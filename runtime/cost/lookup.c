@@ -223,7 +223,7 @@ static LpCost planned(const LpCostCtx *x, LpCostType t, const LpLookup *l,
     Ways w = plan(x, t, l);
     Part p = part_of(x, t, l, w);
     LpCost c = adds ? update_part(x, t, l, w, &p) : slice_part(x, t, w, &p);
-    c.flops = adds ? mul_sat(l->count, l->cols) : 0;
+    c.flops = adds ? lp_mul_sat(l->count, l->cols) : 0;
     c.tiles = (int)(w.rows * w.cols * w.count);
     cost_codelet(&c, adds ? LP_CODELET_multi_update : LP_CODELET_multi_slice,
                  t);

@@ -136,10 +136,12 @@ static void try_transforms(const Try *q, Conv c)
 
 static bool is_beyond(const Conv *c)
 {
-    int64_t field = mul_sat(c->batch, mul_sat(c->rows, c->cols));
-    int64_t taps = mul_sat(c->krows, c->kcols), most = mul_sat(c->in, c->out);
-    most = lp_max(mul_sat(most, taps), mul_sat(field, lp_max(c->in, c->out)));
-    return c->flops > MOST_FLOPS || mul_sat(most, c->groups) > MOST_ELEMS;
+    int64_t field = lp_mul_sat(c->batch, lp_mul_sat(c->rows, c->cols));
+    int64_t taps = lp_mul_sat(c->krows, c->kcols),
+            most = lp_mul_sat(c->in, c->out);
+    most = lp_max(lp_mul_sat(most, taps),
+                  lp_mul_sat(field, lp_max(c->in, c->out)));
+    return c->flops > MOST_FLOPS || lp_mul_sat(most, c->groups) > MOST_ELEMS;
 }
 
 /* Peak cycles, and more memory than there is. */
@@ -436,8 +438,8 @@ static int64_t uses(int64_t n, int64_t taps, int64_t stride, int64_t dilation,
                     int64_t apart, int64_t pad, int64_t inputs)
 {
     int64_t count = 0;
-    if (mul_sat(n, taps) > 1000000)
-        return mul_sat(n, taps) / apart;
+    if (lp_mul_sat(n, taps) > 1000000)
+        return lp_mul_sat(n, taps) / apart;
     for (int64_t k = 0; k < taps; k++)
         for (int64_t o = 0; o < n; o++) {
             int64_t at = o * stride + k * dilation - pad;
@@ -472,8 +474,9 @@ static Conv forward(const LpConvShape *s)
     c.col_uses =
         uses(c.cols, c.kcols, c.scol, c.dcol, 1, s->pad_lower[2], c.in_cols);
     int64_t field = c.batch * c.rows * c.cols;
-    c.flops = mul_sat(mul_sat(mul_sat(2, field), mul_sat(s->groups, s->in)),
-                      mul_sat(s->out, c.krows * c.kcols));
+    c.flops = lp_mul_sat(
+        lp_mul_sat(lp_mul_sat(2, field), lp_mul_sat(s->groups, s->in)),
+        lp_mul_sat(s->out, c.krows * c.kcols));
     return c;
 }
 

@@ -172,7 +172,7 @@ static void add_serial(const LpCostCtx *x, const Conv *c, const LpSplit *s,
         return;
     /* weights lie as slices of outputs want them, not as slices of inputs */
     int64_t sliced =
-        mul_sat(c->groups * c->krows * c->kcols, mul_sat(c->in, c->out));
+        lp_mul_sat(c->groups * c->krows * c->kcols, lp_mul_sat(c->in, c->out));
     int64_t part = div_up(sliced, tiles);
     p->serial_cyc += part + div_up(part * e, x->chip->exchange_bytes_cyc);
     p->temp_bytes += part * e;
@@ -188,7 +188,7 @@ static int add_expansion(const LpCostCtx *x, const Conv *c, const Share *t,
     int64_t e = lp_cost_type_bytes(c->type);
     int64_t bus = x->chip->exchange_bytes_cyc;
     int64_t whole = c->groups * c->batch * c->rows * c->cols *
-                    mul_sat(c->in, c->krows * c->kcols);
+                    lp_mul_sat(c->in, c->krows * c->kcols);
     int64_t part = div_up(whole, tiles), saved = p->in_cyc / c->expand;
     int64_t early =
         div_up(part * e, bus) + copy_cyc(x->chip, c->type, part, true);
@@ -227,11 +227,11 @@ static int64_t layout_cyc(const LpCostCtx *x, const Conv *c, const Share *t,
     bool pad_in = c->in % (own ? t->in : plan_in_grain(x, c)) != 0;
     bool pad_out = c->out % plan_out_grain(c) != 0;
     bool moved = c->swapped || c->combined || c->expand > 1 || wu;
-    int64_t rows = mul_sat(c->groups * c->batch, c->rows * c->cols);
-    int64_t input = mul_sat(rows, c->in);
-    int64_t output = mul_sat(rows, c->out);
+    int64_t rows = lp_mul_sat(c->groups * c->batch, c->rows * c->cols);
+    int64_t input = lp_mul_sat(rows, c->in);
+    int64_t output = lp_mul_sat(rows, c->out);
     int64_t weights =
-        mul_sat(c->groups * c->krows * c->kcols, mul_sat(c->in, c->out));
+        lp_mul_sat(c->groups * c->krows * c->kcols, lp_mul_sat(c->in, c->out));
     int64_t cyc = 0;
     bool fc = c->product && c->pass != LP_PASS_NONE;
     if (moved || pad_in ||

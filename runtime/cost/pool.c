@@ -116,7 +116,8 @@ static Plan plan(const LpCostCtx *x, const Windows *w)
 static LpCost windows(const LpCostCtx *x, const Windows *w)
 {
     LpCost c = {0};
-    int64_t n = mul_sat(mul_sat(w->batch, w->chans), mul_sat(w->rows, w->cols));
+    int64_t n = lp_mul_sat(lp_mul_sat(w->batch, w->chans),
+                           lp_mul_sat(w->rows, w->cols));
     if (n <= 0 || w->taps <= 0)
         return c;
     Plan p = plan(x, w);
@@ -133,7 +134,7 @@ static LpCost windows(const LpCostCtx *x, const Windows *w)
                                         p.s.batch * p.s.rows * p.s.cols)});
     cost_sync(x, &c, 1);
     c.tiles = (int)p.tiles;
-    c.flops = mul_sat(n, div_up(w->taps, w->row_step * w->col_step));
+    c.flops = lp_mul_sat(n, div_up(w->taps, w->row_step * w->col_step));
     c.temp_tile_bytes = p.bytes;
     c.exchange_code_bytes = lp_exchange_code_bytes(x->chip, 2, w->taps);
     cost_codelet(&c, LP_CODELET_pool, w->type);

@@ -141,7 +141,7 @@ static void over_tiles(const LpCostCtx *x, LpRedOp op, LpCostType part,
     while (depth > 64 &&
            !(depth < 2 * sqrt((double)tiles) && sources > tiles * 3 / 4)) {
         /* pieces of 64 partials at least, as many as there are tiles */
-        int64_t ideal = lp_max(mul_sat(n_out, depth) / tiles, 64);
+        int64_t ideal = lp_max(lp_mul_sat(n_out, depth) / tiles, 64);
         int64_t cols = lp_min(grain, n_out);
         int64_t ways = lp_max(depth * cols / ideal, 1);
         int64_t rows = lp_max(div_up(depth, ways), 2);
@@ -154,7 +154,7 @@ static void over_tiles(const LpCostCtx *x, LpRedOp op, LpCostType part,
         note_temp(c, mine * rows * e, used);
         c->exchange_code_bytes += lp_exchange_code_bytes(chip, rows, rows);
         depth = div_up(depth, rows);
-        sources = lp_min(tiles, mul_sat(div_up(n_out, cols), depth));
+        sources = lp_min(tiles, lp_mul_sat(div_up(n_out, cols), depth));
     }
     int64_t least = 4 * vec_elems(chip, part);
     int64_t mine = lp_min(
@@ -174,8 +174,8 @@ LpCost lp_cost_reduce(const LpCostCtx *x, LpRedOp op, LpCostType t,
     LpCost c = {0};
     int64_t n_in = 1, n_out = 1;
     for (int i = 0; i < rank; i++) {
-        n_in = mul_sat(n_in, shape[i]);
-        n_out = reduced >> i & 1 ? n_out : mul_sat(n_out, shape[i]);
+        n_in = lp_mul_sat(n_in, shape[i]);
+        n_out = reduced >> i & 1 ? n_out : lp_mul_sat(n_out, shape[i]);
     }
     if (n_in <= 0)
         return c;
@@ -184,7 +184,7 @@ LpCost lp_cost_reduce(const LpCostCtx *x, LpRedOp op, LpCostType t,
     LpTileMap m = lp_tile_map(x, t, n_in, 8);
     OnTile on = on_tile(shape, rank, reduced, m.tile_elems);
     c.tiles = m.tiles;
-    c.flops = mul_sat(n_in, op == LP_RED_SQUARE_ADD ? 2 : 1);
+    c.flops = lp_mul_sat(n_in, op == LP_RED_SQUARE_ADD ? 2 : 1);
     on_each_tile(x, op, t, part, on, &c);
     c.temp_tile_bytes = on.outs * lp_cost_type_bytes(part);
     cost_codelet(&c, LP_CODELET_reduce, t);

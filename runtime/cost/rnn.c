@@ -118,7 +118,7 @@ static void multiply(Step *p, int64_t k, int64_t n, LpConvPass pass)
 /* The product of one or several gates, with its bias. */
 static void gates(Step *p, int gates, LpConvPass pass)
 {
-    int64_t n = gates * p->s->hidden, all = mul_sat(p->s->batch, n);
+    int64_t n = gates * p->s->hidden, all = lp_mul_sat(p->s->batch, n);
     multiply(p, p->s->in + p->s->hidden, n, pass);
     bring(p, all);
     lp_cost_add(&p->c, lp_cost_broadcast(p->x, LP_EW_add, p->t, all, n, 1));
@@ -173,9 +173,9 @@ static Step step_of(const LpCostCtx *x, LpCostType t, const LpRnnShape *s)
     return (Step){.x = x,
                   .t = t,
                   .s = s,
-                  .state = mul_sat(s->batch, s->hidden),
-                  .input = mul_sat(s->batch, s->in),
-                  .width = mul_sat(s->gates, s->hidden)};
+                  .state = lp_mul_sat(s->batch, s->hidden),
+                  .input = lp_mul_sat(s->batch, s->in),
+                  .width = lp_mul_sat(s->gates, s->hidden)};
 }
 
 /* Values of the state's size that a step leaves for its gradient. */
@@ -210,7 +210,7 @@ LpCost lp_cost_rnn(const LpCostCtx *x, LpCostType t, const LpRnnShape *s,
     p.c = lp_cost_repeat(p.c, s->steps);
     /* the sequence is laid out for the slices */
     lp_cost_add(&p.c,
-                lp_cost_exchange(x, t, mul_sat(s->steps, p.input), s->in));
+                lp_cost_exchange(x, t, lp_mul_sat(s->steps, p.input), s->in));
     return p.c;
 }
 
@@ -256,20 +256,21 @@ static LpCost weight_grads(const Step *p)
     LpMatmulShape m = {1, wide, p->s->batch, first};
     LpCost c = lp_cost_matmul(p->x, p->t, m, LP_PASS_WU);
     lp_cost_add(&c,
-                lp_cost_scaled_add(p->x, p->t, mul_sat(wide, first), false));
+                lp_cost_scaled_add(p->x, p->t, lp_mul_sat(wide, first), false));
     if (first == p->width)
         return c;
     m.n = p->s->hidden;
     lp_cost_add(&c, lp_cost_matmul(p->x, p->t, m, LP_PASS_WU));
-    lp_cost_add(&c, lp_cost_scaled_add(p->x, p->t, mul_sat(wide, m.n), false));
+    lp_cost_add(&c,
+                lp_cost_scaled_add(p->x, p->t, lp_mul_sat(wide, m.n), false));
     return c;
 }
 
 LpCost lp_cost_rnn_grad(const LpCostCtx *x, LpCostType t, const LpRnnShape *s)
 {
     Step p = step_of(x, t, s);
-    int64_t weights = mul_sat(s->in + s->hidden, p.width);
-    int64_t all = mul_sat(p.state, s->gates);
+    int64_t weights = lp_mul_sat(s->in + s->hidden, p.width);
+    int64_t all = lp_mul_sat(p.state, s->gates);
     if (!p.state || !s->steps)
         return p.c;
     slice(&p, p.state); /* of the output's gradient */
@@ -288,7 +289,7 @@ LpCost lp_cost_rnn_grad(const LpCostCtx *x, LpCostType t, const LpRnnShape *s)
     slice(&p, p.input);
     /* where the transposed weights are less than the gates' gradients of all
      * steps, these are not kept for a loop of their own */
-    bool inside = weights <= mul_sat(all, s->steps);
+    bool inside = weights <= lp_mul_sat(all, s->steps);
     Step apart = step_of(x, t, s), *w = inside ? &p : &apart;
     slice(w, p.input);
     slice(w, p.state);

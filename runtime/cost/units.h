@@ -12,20 +12,6 @@ static inline int64_t div_up(int64_t a, int64_t b)
     return a <= 0 ? 0 : (a - 1) / b + 1;
 }
 
-/* Product that stays at INT64_MAX instead of overflowing. */
-static inline int64_t mul_sat(int64_t a, int64_t b)
-{
-    int64_t r;
-    return lp_mul_i64(a, b, &r) ? r : INT64_MAX;
-}
-
-/* Sum that stays at INT64_MAX. */
-static inline int64_t add_sat(int64_t a, int64_t b)
-{
-    int64_t r;
-    return lp_add_i64(a, b, &r) ? r : INT64_MAX;
-}
-
 /* Elements of a 64-bit vector. */
 static inline int64_t vec_elems(const LpChip *chip, LpCostType t)
 {

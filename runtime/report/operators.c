@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "src/base/checked.h"
 #include "src/ops/ops.h"
 
 static void count(LpOpTotal *t, const LpGraph *g, LpNodeId n,
@@ -12,8 +13,8 @@ static void count(LpOpTotal *t, const LpGraph *g, LpNodeId n,
     o->name = g->node[n].op->name;
     o->nodes++;
     o->instances += times;
-    o->cycles += times * lp_cost_cyc(&c->cost);
-    o->flops += times * c->cost.flops;
+    o->cycles = lp_add_sat(o->cycles, lp_mul_sat(times, lp_cost_cyc(&c->cost)));
+    o->flops = lp_add_sat(o->flops, lp_mul_sat(times, c->cost.flops));
 }
 
 static int larger(const void *a, const void *b)

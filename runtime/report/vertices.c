@@ -28,12 +28,6 @@ static LpVertexTotal *total_of(LpVertexTotals *t, int id)
     return &t->of[i];
 }
 
-static int64_t times_of(int64_t x, int64_t times)
-{
-    int64_t r;
-    return lp_mul_i64(x, times, &r) ? r : INT64_MAX;
-}
-
 /* A node runs so many times in a call. */
 static void run(Totals *x, const LpNodeCost *n, int64_t times)
 {
@@ -42,8 +36,8 @@ static void run(Totals *x, const LpNodeCost *n, int64_t times)
         LpVertexTotal *t = total_of(x->t, v->id);
         if (!t)
             continue;
-        t->cycles += times_of(v->cyc, times);
-        t->idle += times_of(v->idle_cyc, times);
+        t->cycles = lp_add_sat(t->cycles, lp_mul_sat(v->cyc, times));
+        t->idle = lp_add_sat(t->idle, lp_mul_sat(v->idle_cyc, times));
     }
 }
 
@@ -122,8 +116,8 @@ LpVertexTotals *lp_report_vertices(const LpIpuPlan *p, LpErr *e)
     for (size_t i = 0; i < x.t->n; i++) {
         x.t->vertices += x.t->of[i].vertices;
         x.t->edges += x.t->of[i].edges;
-        x.t->cycles += x.t->of[i].cycles;
-        x.t->idle += x.t->of[i].idle;
+        x.t->cycles = lp_add_sat(x.t->cycles, x.t->of[i].cycles);
+        x.t->idle = lp_add_sat(x.t->idle, x.t->of[i].idle);
     }
     return x.t;
 }

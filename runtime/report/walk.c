@@ -126,9 +126,8 @@ static const LpReportNode *lp_report_node(const LpIpuPlan *p, size_t k, Walk *r)
     x->ipu = x->update ? p->update_ipu[x->id] : p->stage[x->stage].ipu;
     x->elements = 0;
     for (uint32_t i = 0; i < x->node->n_out; i++)
-        if (!lp_add_i64(x->elements, lp_numel(g->value[x->node->out + i].type),
-                        &x->elements))
-            x->elements = INT64_MAX;
+        x->elements =
+            lp_add_sat(x->elements, lp_numel(g->value[x->node->out + i].type));
     return x;
 }
 

@@ -33,4 +33,17 @@ LP_CHECKED(lp_add_size, size_t, add)
 LP_CHECKED(lp_mul_size, size_t, mul)
 #undef LP_CHECKED
 
+/* Sum and product of counts, which stay at INT64_MAX. */
+static inline int64_t lp_add_sat(int64_t a, int64_t b)
+{
+    int64_t r;
+    return lp_add_i64(a, b, &r) ? r : INT64_MAX;
+}
+
+static inline int64_t lp_mul_sat(int64_t a, int64_t b)
+{
+    int64_t r;
+    return lp_mul_i64(a, b, &r) ? r : INT64_MAX;
+}
+
 #endif

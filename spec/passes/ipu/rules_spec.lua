@@ -1,6 +1,7 @@
 -- The rules of strategies hold for every front end: core.plan and core.compile
 -- check them. Counts are those of PopART's pipelines (S = 2P - 1 stages in
 -- training) and of PopTorch's phases.
+local control = require("lupine.control")
 local core = require("lupine.core")
 local helper = require("spec.passes.ipu.helper")
 local raises = require("spec.helper").raises
@@ -198,5 +199,44 @@ describe("tiles for input and output", function()
         core.plan(step, { tiles = tiles, io_tiles = most + 1 })
       end)
     end
+  end)
+end)
+
+describe("counts", function()
+  it("that leave 64 bits are refused, by name", function()
+    local step = helper.chain(2, { train = true, accumulation = 8 })
+    for _, case in ipairs({
+      { "OverflowError", { accumulation = 1 << 56 }, "updates of 72057594037927936 micro" },
+      { "OverflowError", { output_slices = 1 << 60 }, "more cycles or samples" },
+      { "ValueError", { accumulation = 1 << 62 }, "accumulation: 4611686018427387904" },
+      { "ValueError", { host_sync = 1 << 61 }, "host_sync: expected .*1000000000000 cycles" },
+      { "ValueError", { host_sync = -2 }, "host_sync: expected .* got .2$" },
+    }) do
+      raises(case[1], case[3], function()
+        core.plan(step, case[2])
+      end)
+    end
+    local r = helper.simulate(step, { accumulation = 1 << 40 })
+    assert.equal(16 << 40, r.samples)
+  end)
+
+  it("of a loop name the operator", function()
+    local endless = helper.step(function(inputs, place)
+      place(0, 0)
+      return control.loop(1 << 30, function(x)
+        return control.loop(1 << 30, function(y) return torch.relu(y) end, { x })[1]
+      end, { inputs[1] })[1]
+    end, { declare = function(declare) return { declare("input", "x", nil, { 4 }) } end })
+    raises("OverflowError", "operator loop %(.*rules_spec.lua:%d+%)", function()
+      core.plan(endless, {})
+    end)
+  end)
+
+  it("of groups that read the same rows divide the replicas", function()
+    local step = model({ { 0, 0 } }, { replicas = 4 })
+    assert.equal(2 * 4, helper.simulate(step, { input_groups = 2 }).samples)
+    raises("ValueError", "input_groups: expected a divisor of the 4 replicas, got 3", function()
+      core.plan(step, { input_groups = 3 })
+    end)
   end)
 end)

@@ -6,6 +6,7 @@
  * parameter's view among its operands it is the forward product or the
  * gradient of its input; one whose result reaches an accumulator through views,
  * casts, sums and additions alone is a gradient of weights. */
+#include "src/base/checked.h"
 #include "src/base/hash.h"
 #include "src/base/map.h"
 #include "src/base/random.h"
@@ -191,7 +192,7 @@ static void charge(LpStagePass *r, const LpCost *c)
     r->compute_cyc += c->compute_cyc;
     r->exchange_cyc += c->exchange_cyc;
     r->sync_cyc += c->sync_cyc;
-    r->flops += c->flops;
+    r->flops = lp_add_sat(r->flops, c->flops);
 }
 
 static void total(LpIpuPlan *p, LpStagePass *r)
@@ -202,6 +203,24 @@ static void total(LpIpuPlan *p, LpStagePass *r)
         if (r->entry[i].recomputed)
             r->recompute_cyc += lp_cost_cyc(c);
     }
+}
+
+/* A graph of more cycles (two years) is refused, so that the sums of a row can
+ * be counted. */
+#define MOST_CYC (INT64_C(1) << 56)
+
+static LpStatus check(const LpIpuPlan *p, const LpGraph *g,
+                      const LpNodeCost *cost)
+{
+    int64_t all = 0;
+    for (LpNodeId n = 0; n < g->n_node; n++) {
+        const LpOrigin *o = lp_origin_of(g, n);
+        all = lp_add_sat(all, lp_cost_cyc(&cost[n].cost));
+        LP_FAIL_IF(all > MOST_CYC, p->err, LP_E_OVERFLOW,
+                   "operator %s (%s:%d) takes more cycles than can be counted",
+                   g->node[n].op->name, o->file, (int)o->line);
+    }
+    return LP_OK;
 }
 
 static LpStatus build(Costs *c)
@@ -228,6 +247,9 @@ static LpStatus build(Costs *c)
         LP_TRY(cost_node(c, &(Work){.g = u, .node = n, .share = all},
                          &p->update_cost[n]));
     }
+    LP_TRY(check(p, g, p->cost));
+    if (u)
+        LP_TRY(check(p, u, p->update_cost));
     for (int r = 0; r < p->n_pass; r++)
         total(p, &p->pass[r]);
     for (LpNodeId n = 0; n < g->n_node; n++)

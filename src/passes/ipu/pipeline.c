@@ -1,6 +1,11 @@
 /* Runs the IPU passes in order. */
 #include "src/passes/ipu/strategy.h"
 
+#include "src/base/checked.h"
+
+/* A sync with the host that takes longer is none. */
+#define MOST_HOST_SYNC INT64_C(1000000000000)
+
 static LpStatus check_options(const LpIpuOptions *o, LpErr *e)
 {
     LP_FAIL_IF(!o->chip || !o->system, e, LP_E_VALUE, "no chip to simulate");
@@ -30,6 +35,9 @@ static LpStatus check_options(const LpIpuOptions *o, LpErr *e)
                             "batch_serialization: expected 0 or 1 with the "
                             "strategy %s, which has no phases, got %lld",
                             o->strategy->name, (long long)o->batch_serial);
+    LP_FAIL_IF(o->host_sync < -1 || o->host_sync > MOST_HOST_SYNC, e,
+               LP_E_VALUE, "host_sync: expected -1..%lld cycles, got %lld",
+               (long long)MOST_HOST_SYNC, (long long)o->host_sync);
     LP_FAIL_IF(o->liveness > o->strategy->most_liveness, e, LP_E_POPTORCH,
                "liveness: expected 0..%d with the strategy %s, got %d",
                (int)o->strategy->most_liveness, o->strategy->name,
@@ -38,6 +46,28 @@ static LpStatus check_options(const LpIpuOptions *o, LpErr *e)
                "separate_backward: expected false with the strategy %s, which "
                "has no phases, got true",
                o->strategy->name);
+    return LP_OK;
+}
+
+/* What depends on the step's loops, or on what stands in their place. */
+static LpStatus check_loops(const LpIpuPlan *p)
+{
+    const LpStep *s = p->step;
+    int64_t groups = p->o.input_groups, all;
+    LP_FAIL_IF(p->o.replicas && lp_step_grouped(s), p->err, LP_E_VALUE,
+               "replicas: weights of the step belong to groups of its %lld "
+               "replicas, there can be no other number",
+               (long long)s->replicas);
+    LP_FAIL_IF(groups && p->replicas % groups, p->err, LP_E_VALUE,
+               "input_groups: expected a divisor of the %lld replicas, got "
+               "%lld",
+               (long long)p->replicas, (long long)groups);
+    LP_FAIL_IF(!lp_mul_i64(p->accumulation, s->device_iterations, &all) ||
+                   all > INT64_MAX / 4,
+               p->err, LP_E_VALUE,
+               "accumulation: %lld micro-batches of each of %lld weight "
+               "updates cannot be counted",
+               (long long)p->accumulation, (long long)s->device_iterations);
     return LP_OK;
 }
 
@@ -54,10 +84,6 @@ LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
 {
     *out = NULL;
     LP_TRY(check_options(o, e));
-    LP_FAIL_IF(o->replicas && lp_step_grouped(step), e, LP_E_VALUE,
-               "replicas: weights of the step belong to groups of its %lld "
-               "replicas, there can be no other number",
-               (long long)step->replicas);
     LpIpuPlan *p = lp_calloc(1, sizeof *p);
     LP_FAIL_IF(!p, e, LP_E_MEMORY, "out of memory");
     p->step = lp_step_retain(step);
@@ -70,8 +96,6 @@ LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
     p->accumulation =
         o->accumulation ? o->accumulation : step->gradient_accumulation;
     p->loops = step->update ? step->device_iterations : 1;
-    p->micro_batches =
-        p->accumulation * (step->update ? 1 : step->device_iterations);
     p->strategy = o->strategy;
     p->cache = o->plans ? o->plans : lp_plan_cache_new();
     static LpStatus (*const pass[])(LpIpuPlan * p) = {
@@ -79,7 +103,9 @@ LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
 #include "src/passes/ipu/passes.def"
 #undef PASS
     };
-    LpStatus s = LP_OK;
+    LpStatus s = check_loops(p);
+    p->micro_batches =
+        lp_mul_sat(p->accumulation, step->update ? 1 : step->device_iterations);
     for (size_t i = 0; i < sizeof pass / sizeof *pass && s == LP_OK; i++) {
         s = pass[i](p);
         lp_arena_reset(&p->scratch);

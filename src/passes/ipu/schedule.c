@@ -475,66 +475,6 @@ static LpStatus loop_rows(LpSchedule *s)
     return edge(s, LP_AHEAD_MICRO_BATCH, true);
 }
 
-/* Inputs need not be batched alike: the rows of a micro-batch are the leading
- * dimension that most inputs have, of several the greatest, so that their
- * order does not matter. */
-static int64_t batch_rows(const LpStep *s)
-{
-    int64_t rows = 1;
-    int most = 0;
-    for (size_t i = 0; i < s->n_var; i++) {
-        const LpVariable *v = &s->var[i];
-        if (v->role != LP_VAR_STREAM_IN || v->type.ndim == 0)
-            continue;
-        int n = 0;
-        for (size_t k = 0; k < s->n_var; k++)
-            n += s->var[k].role == LP_VAR_STREAM_IN &&
-                 s->var[k].type.ndim > 0 &&
-                 s->var[k].type.shape[0] == v->type.shape[0];
-        if (n > most || (n == most && v->type.shape[0] > rows)) {
-            most = n;
-            rows = v->type.shape[0];
-        }
-    }
-    return rows;
-}
-
-static void totals(LpIpuPlan *p)
-{
-    const LpStep *s = p->step;
-    int64_t loop = 0, once = 0;
-    double busy = 0, wall = 0, useful = 0;
-    bool used[LP_MAX_IPUS] = {false};
-    int n_used = 0;
-    for (size_t i = 0; i < p->n_loop; i++) {
-        const LpLoop *l = &p->loop[i];
-        for (uint32_t k = 0; k < l->n_row; k++) {
-            const LpRow *r = &p->row[l->first_row + k];
-            *(l->once ? &once : &loop) += r->total_cyc * l->count;
-            useful += (double)(r->useful_cyc * l->count) *
-                      (double)(l->once ? 1 : p->loops);
-            if (r->kind == LP_ROW_UPDATE || r->kind == LP_ROW_OUTPUT)
-                continue;
-            busy += (double)(r->busy_cyc * l->count);
-            wall += (double)(r->work_cyc * l->count);
-        }
-    }
-    for (int i = 0; i < p->n_stage; i++)
-        if (!used[p->stage[i].ipu]) {
-            used[p->stage[i].ipu] = true;
-            n_used++;
-        }
-    p->cycles = p->loops * loop + once;
-    p->efficiency = wall > 0 ? busy / (wall * n_used) : 0;
-    if (p->cycles > 0)
-        p->wall_efficiency = useful / ((double)p->cycles * n_used);
-    p->samples = batch_rows(s) * p->micro_batches * p->loops *
-                 (p->o.input_groups ? p->o.input_groups : p->replicas);
-    p->seconds = (double)p->cycles / p->o.chip->clock_hz;
-    if (p->cycles > 0)
-        p->samples_per_second = (double)p->samples / p->seconds;
-}
-
 static LpStatus update(LpIpuPlan *p)
 {
     LP_IPU_ADD(p, row, p->err, (LpRow){.kind = LP_ROW_UPDATE});
@@ -625,6 +565,5 @@ LpStatus lp_ipu_schedule(LpIpuPlan *p)
     LP_TRY(edge(&s, LP_AHEAD_UPDATE, true));
     if (p->o.output_slices > 0)
         LP_TRY(output(&s));
-    totals(p);
     return LP_OK;
 }
