@@ -104,6 +104,11 @@ local function find(path, globals)
       return v, whole
     end
   end
+  local of_options = v == nil and path:match("^[%w.]*%f[%w]Options%.(.+)$")
+  if of_options then -- a group's, which a class has not: Options.Training.gradientAccumulation
+    whole = "poptorch.options.CLASSES." .. of_options
+    v = complete.resolve(whole, globals, true)
+  end
   if v == nil then
     whole = "Tensor:" .. path:match("[%w_]+$")
     v = method(path, globals)

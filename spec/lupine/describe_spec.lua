@@ -85,6 +85,8 @@ describe("?NAME", function()
     shows("poptorch.Options.anchorTensor", {}, "short_name: string", "OutputMode.EveryN, ",
       "or nil; if left out outputMode's", "output_return_period: int >= 1; if left out 1")
     shows("poptorch.Options.useIpuId", {}, "ipu_id: int >= 0 or nil")
+    shows("poptorch.Options.Training.gradientAccumulation", {}, "property gradient_accumulation")
+    shows("Options.TensorLocations", {}, "class _TensorLocationOptions", "setOptimizerLocation")
     shows("poptorch.Options.autoRoundNumIPUs", {}, "auto_round_num_ipus: bool; if left out true")
     shows("poptorch.PoplarExecutor", {}, "class PoplarExecutor", "getPerfCounters")
     shows("poptorch.Block", {}, "A scope whose operators form a block")
