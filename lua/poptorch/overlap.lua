@@ -109,26 +109,19 @@ local WHY = {
   single = "a call has one micro-batch",
 }
 
---- Names marks that change nothing in this program, and what the simulation leaves
---- out.
+--- Names marks that change nothing in this program.
 ---@param asked table M.check's
 ---@param session lupine.Session
 ---@param note fun(name: string, why: string)
 function M.note(asked, session, note)
   local step = session.exec:step()
-  local acts = false
   for _, way in ipairs({ "input", "output" }) do
     for i, mode in ipairs({ "OverlapAccumulationLoop", "OverlapDeviceIterationLoop" }) do
       local why = session_overlap.idle(step, session.spec, way == "output", i == 2)
       if asked[way][i] and why then
         note(("set_overlap_for_%s(%s)"):format(way, mode), WHY[why])
       end
-      acts = acts or asked[way][i] and not why
     end
-  end
-  if acts then
-    note("set_overlap_for_input, set_overlap_for_output",
-      "the memory of I/O tiles that tensors on their way take is not counted")
   end
 end
 

@@ -423,6 +423,8 @@ static LpStatus bring_vars(LpReplay *x, const When *w, LpErr *e)
         if (in_shares(x, v) && part_of(x, w->mb) == 0)
             lp_replay_move(x, LP_ACT_COLLECTIVE, r->ipu, 0,
                            lp_type_bytes(&v->type));
+        if (in_shares(x, v) && lp_ipu_gathers_beside(p, v))
+            x->ipu[r->ipu].io += lp_type_bytes(&v->type);
         if (!is_kept(x, var) &&
             (in_shares(x, v) || (loads && !came_early(x, w, t))))
             LP_TRY(visit(x, var, w->run, w->mb, e));

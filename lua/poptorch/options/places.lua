@@ -132,6 +132,8 @@ local function io(x)
     return "the weight update streams before it computes and after"
   elseif not x.sizes and x.between_phases then
     return nil
+  elseif x.kind == "weight" and x.place.sharded and not x.strategy.off_chip and not sharding(x) then
+    return nil -- they are gathered so
   end
   return on_chip(x)
 end

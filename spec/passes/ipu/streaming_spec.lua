@@ -238,6 +238,39 @@ describe("I/O tiles", function()
   end)
 end)
 
+describe("weights in shares of the replicas", function()
+  local SHARES = { on_chip = true, sharded = true, min_sharded = 0 }
+  local BESIDE = { on_chip = true, sharded = true, min_sharded = 0, io_load = true }
+  local step = helper.chain(2, { train = true, accumulation = 4, replicas = 2, width = WIDTH,
+    batch = 512 })
+
+  it("are gathered by I/O tiles while others compute", function()
+    for _, strategy in ipairs({ "pipelined", "sharded" }) do
+      local o = { strategy = strategy, io_tiles = 32, weight = SHARES }
+      local apart = helper.simulate(step, o)
+      o.weight = BESIDE
+      local beside = helper.simulate(step, o)
+      assert.is_true(beside.cycles < apart.cycles)
+      assert.equal(0, apart.memory[0].io)
+      assert.is_true(beside.memory[1].io >= BYTES)
+    end
+  end)
+
+  it("give the bits of micro-batch order", function()
+    local rows = { { 0.5, 0.25, -0.5, 1 } }
+    local small = helper.chain(2, { train = true, accumulation = 4, replicas = 2, width = 4,
+      batch = 1 })
+    local at
+    for i, v in ipairs(small:vars()) do
+      at = v.role == "input" and i or at
+    end
+    local x = torch.tensor(rows):repeat_interleave(8, 0)
+    local o = { io_tiles = 32, weight = BESIDE }
+    assert.equal(helper.replayed_bits(small, o, { [at] = x }, { order = "micro_batches" }),
+      (helper.replayed_bits(small, o, { [at] = x })))
+  end)
+end)
+
 describe("streaming memory", function()
   it("has 256 GB a machine, for all replicas' IPUs of it", function()
     torch.set_default_device("meta")

@@ -180,6 +180,13 @@ int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v)
     return shared ? (n + r - 1) / r : n;
 }
 
+bool lp_ipu_gathers_beside(const LpIpuPlan *p, const LpVariable *v)
+{
+    const LpLocation *l = lp_ipu_location(p, v);
+    return p->o.io_tiles > 0 && !p->strategy->streaming && l &&
+           (l->io_load || l->io_store);
+}
+
 int64_t lp_ipu_kept_bytes(const LpIpuPlan *p, const LpVariable *v)
 {
     return lp_ipu_kept(p, v) * (int64_t)lp_dtype_size(v->type.dtype);

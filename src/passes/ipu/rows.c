@@ -135,7 +135,7 @@ bool lp_ipu_leads_group(const LpIpuPlan *p, size_t i)
 /* The members of an orthogonal group are `stride` replicas apart: they are as
  * replicas of so many more IPUs. */
 LpStatus lp_row_collective(LpRowBuilder *b, LpCollective kind, size_t first,
-                           int64_t bytes[][LP_COST_N_TYPES])
+                           int64_t bytes[][LP_COST_N_TYPES], int64_t *cyc)
 {
     LpIpuPlan *p = b->p;
     LpGroup g = lp_var_group(p->step, &p->step->var[first]);
@@ -157,7 +157,7 @@ LpStatus lp_row_collective(LpRowBuilder *b, LpCollective kind, size_t first,
             LP_TRY(lp_row_add(b, act));
         worst = act.cycles > worst ? act.cycles : worst;
     }
-    b->row->collective_cyc += worst;
+    *cyc += worst;
     return LP_OK;
 }
 

@@ -9,6 +9,7 @@
 /* Variables of one group that runs read in shares. */
 typedef struct Gathering {
     size_t first;                       /* of the variables */
+    bool beside;                        /* by I/O tiles */
     int64_t (*of_run)[LP_COST_N_TYPES]; /* bytes */
 } Gathering;
 
@@ -207,6 +208,7 @@ static LpStatus gathers(LpSchedule *s)
 {
     const LpIpuPlan *p = s->p;
     bool there = lp_ipu_serial(p) > 1 && s->part > 0;
+    int64_t beside = 0;
     for (size_t i = 0; !there && i < s->n_gathering; i++) {
         const Gathering *x = &s->gathering[i];
         clear(s, *s->gathered, LP_COST_N_TYPES);
@@ -214,9 +216,15 @@ static LpStatus gathers(LpSchedule *s)
             for (int t = 0; t < LP_COST_N_TYPES; t++)
                 s->gathered[p->pass[s->runs[k]].ipu][t] +=
                     x->of_run[s->runs[k]][t];
-        LP_TRY(lp_row_collective(&s->b, LP_COLL_ALL_GATHER, x->first,
-                                 s->gathered));
+        size_t act = s->b.n_act;
+        LP_TRY(
+            lp_row_collective(&s->b, LP_COLL_ALL_GATHER, x->first, s->gathered,
+                              x->beside ? &beside : &s->b.row->collective_cyc));
+        for (; act < s->b.n_act; act++)
+            s->b.act[act].beside = x->beside;
     }
+    if (beside > s->b.row->work_cyc)
+        s->b.row->collective_cyc += beside - s->b.row->work_cyc;
     return LP_OK;
 }
 
@@ -338,6 +346,11 @@ static LpStatus streams(LpSchedule *s)
     const LpIpuPlan *p = s->p;
     LpRow *row = s->b.row;
     int64_t beside = 0;
+    for (size_t i = 0; i < s->n_gathering; i++)
+        for (int k = 0; k < s->n && s->gathering[i].beside; k++)
+            for (int t = 0; t < LP_COST_N_TYPES; t++)
+                bytes_of(s, ON_IO_TILES)[p->pass[s->runs[k]].ipu] +=
+                    s->gathering[i].of_run[s->runs[k]][t];
     for (int i = 0; i < s->n; i++)
         for (size_t k = s->moves[s->runs[i]]; k; k = s->next[k - 1])
             own_stream(s, &p->transfer[k - 1]);
@@ -517,12 +530,15 @@ static LpStatus find_gathering(LpSchedule *s)
     for (size_t i = 0; any && i < p->step->n_var; i++) {
         if (!lp_ipu_leads_group(p, i))
             continue;
-        Gathering *x = &s->gathering[s->n_gathering++];
-        x->first = i;
-        x->of_run = lp_ipu_scratch(p, (size_t)p->n_pass, sizeof *x->of_run);
-        LP_TRY(p->err->code);
-        for (int r = 0; r < p->n_pass; r++)
-            lp_ipu_gathered(p, &p->pass[r], i, x->of_run[r]);
+        for (int beside = 0; beside < 2; beside++) {
+            Gathering *x = &s->gathering[s->n_gathering++];
+            x->first = i;
+            x->beside = beside;
+            x->of_run = lp_ipu_scratch(p, (size_t)p->n_pass, sizeof *x->of_run);
+            LP_TRY(p->err->code);
+            for (int r = 0; r < p->n_pass; r++)
+                lp_ipu_gathered(p, &p->pass[r], i, beside, x->of_run[r]);
+        }
     }
     return LP_OK;
 }
@@ -537,7 +553,7 @@ static LpStatus prepare(LpSchedule *s)
     s->first = lp_ipu_scratch(p, n + 1, sizeof *s->first);
     s->copy = lp_ipu_scratch(p, p->n_copy, sizeof *s->copy);
     s->pair = lp_ipu_scratch(p, p->n_copy, sizeof *s->pair);
-    s->gathering = lp_ipu_scratch(p, p->step->n_var, sizeof *s->gathering);
+    s->gathering = lp_ipu_scratch(p, 2 * p->step->n_var, sizeof *s->gathering);
     s->cyc = lp_ipu_scratch(p, ipus, sizeof *s->cyc);
     s->way = lp_ipu_scratch(p, ipus * N_WAYS, sizeof *s->way);
     s->gathered = lp_ipu_scratch(p, ipus, sizeof *s->gathered);

@@ -68,14 +68,15 @@ static void host(const LpIpuPlan *p, LpTraffic *t)
 }
 
 void lp_ipu_gathered(const LpIpuPlan *p, const LpStagePass *r, size_t first,
-                     int64_t bytes[LP_COST_N_TYPES])
+                     bool beside, int64_t bytes[LP_COST_N_TYPES])
 {
     for (uint32_t i = 0; i < r->n_read; i++) {
         int var = p->var_of[r->read[i]];
         const LpVariable *v = &p->step->var[var < 0 ? 0 : var];
         if (var >= 0 && v->role == LP_VAR_PARAM &&
             lp_ipu_grouped_with(p, (size_t)var, first) &&
-            lp_ipu_kept(p, v) < lp_numel(&v->type))
+            lp_ipu_kept(p, v) < lp_numel(&v->type) &&
+            lp_ipu_gathers_beside(p, v) == beside)
             bytes[lp_cost_type(v->type.dtype)] += lp_type_bytes(&v->type);
     }
 }

@@ -15,7 +15,7 @@ LpStatus lp_ipu_traffic(LpIpuPlan *p, LpTraffic *t);
 /* Adds the sharded parameters in the groups of variable `first` that a run
  * reads, whole. */
 void lp_ipu_gathered(const LpIpuPlan *p, const LpStagePass *r, size_t first,
-                     int64_t bytes[LP_COST_N_TYPES]);
+                     bool beside, int64_t bytes[LP_COST_N_TYPES]);
 
 /* The row of the weight update, and of slices that a call returns at its
  * end. */
@@ -44,7 +44,7 @@ bool lp_ipu_leads_group(const LpIpuPlan *p, size_t i);
 /* All IPUs of a replica at once with their peers in the groups of variable
  * `first`, bytes by element type. */
 LpStatus lp_row_collective(LpRowBuilder *b, LpCollective kind, size_t first,
-                           int64_t bytes[][LP_COST_N_TYPES]);
+                           int64_t bytes[][LP_COST_N_TYPES], int64_t *cyc);
 
 /* Host transfers of all IPUs at once: adds an action an IPU with bytes; returns
  * the cycles of the slowest, its sync in *sync. */

@@ -68,16 +68,19 @@ static void exchange(const Update *u, size_t first)
 
 static LpStatus collectives(Update *u, bool gather)
 {
+    int64_t *cyc = &u->b.row->collective_cyc;
     for (size_t i = 0; i < u->p->step->n_var; i++) {
         if (!lp_ipu_leads_group(u->p, i))
             continue;
         exchange(u, i);
         if (gather) {
-            LP_TRY(lp_row_collective(&u->b, LP_COLL_ALL_GATHER, i, u->gather));
+            LP_TRY(lp_row_collective(&u->b, LP_COLL_ALL_GATHER, i, u->gather,
+                                     cyc));
             continue;
         }
-        LP_TRY(lp_row_collective(&u->b, LP_COLL_ALL_REDUCE, i, u->sum));
-        LP_TRY(lp_row_collective(&u->b, LP_COLL_REDUCE_SCATTER, i, u->scatter));
+        LP_TRY(lp_row_collective(&u->b, LP_COLL_ALL_REDUCE, i, u->sum, cyc));
+        LP_TRY(lp_row_collective(&u->b, LP_COLL_REDUCE_SCATTER, i, u->scatter,
+                                 cyc));
     }
     return LP_OK;
 }
