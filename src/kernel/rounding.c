@@ -7,6 +7,7 @@
 #include "src/base/mem.h"
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/loops/fused.h"
+#include "src/kernel/nn/nn.h"
 #include "src/kernel/nn/nnloops.h"
 #include "src/kernel/product/gemm.h"
 #include "src/kernel/rounding_parts.h"
@@ -329,13 +330,19 @@ static bool has_half_blocks(const LpKernelReq *r)
     return any && r->op->flags & LP_OPF_BLOCKED && !r->op->product;
 }
 
+/* A product's kernel has a cache of its own for the sums that are rounded. */
+static bool rounds_itself(const LpKernelReq *r)
+{
+    return r->op->product == LP_PRODUCT_MATRIX && lp_mm_rounds(r);
+}
+
 LP_KERNEL_PREPARE(lp_prepare)
 {
     k->threads = r->threads;
     if (r->numerics.trap && !(r->op->flags & LP_OPF_EXACT))
         return lp_trap_prepare(r, k, e);
     bool rounds = lp_call_rounds(r);
-    if (!rounds && !has_half_blocks(r))
+    if (rounds ? rounds_itself(r) : !has_half_blocks(r))
         return r->op->prepare(r, k, e);
     LpErr probe = {0};
     if (rounds && lp_rounds_in_parts(r))

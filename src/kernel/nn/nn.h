@@ -16,6 +16,12 @@ LpStatus lp_mm_run_then(const LpKernel *k, void *const *in, void *const *out,
                         const struct LpGemmThen *then, bool *told, void *work,
                         const LpRunCtx *rc, LpErr *e);
 
+/* lp_mm_prepare itself makes a result that rounds at random, part by part. */
+bool lp_mm_rounds(const LpKernelReq *r);
+/* What lp_mm_run_then needs of a `then` with strips (LpGemmThen.strip), which
+ * it then tells for certain; 0: it takes none. The result has no gaps. */
+size_t lp_mm_strip(const LpKernel *k);
+
 /* A convolution from `src` (the larger side) to `dst`; a transposed one is
  * the same with the sides exchanged. Attributes hold n_spatial entries each,
  * padding twice as many (before …, after …). */

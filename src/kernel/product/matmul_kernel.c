@@ -20,6 +20,7 @@
 #include "src/kernel/product/product.h"
 #include "src/kernel/product/tiles.h"
 #include "src/kernel/product/vector.h"
+#include "src/kernel/rounding.h"
 #include "src/kernel/state.h"
 
 enum { VECTOR_MIN = 1 << 16 }; /* products of a vector that pay for threads */
@@ -38,6 +39,7 @@ typedef struct Product {
     size_t sums;             /* within: float32 of a result of halves */
     size_t strip;            /* of LpGemmThen */
     bool tells;              /* as lp_gemm_tells */
+    uint64_t site;           /* of halves that round at random; 0: to nearest */
     size_t apart_a, apart_b; /* within: copies with rows apart; 0: none */
 } Product;
 
@@ -89,7 +91,22 @@ typedef struct Narrow {
     const Product *p;
     const char *sums; /* float32 */
     char *c;
+    LpRandom draws;
+    uint64_t at; /* c's first element among those of the batch */
 } Narrow;
+
+/* n numbers, the first of which is element `at` of c. */
+static void round_some(const Narrow *x, int64_t at, int64_t n, char *to,
+                       const char *from)
+{
+    const Product *p = x->p;
+    if (p->site)
+        lp_store_at_random(&x->draws, p->c_t, x->at + (uint64_t)at, n,
+                           (const float *)(const void *)from,
+                           (uint16_t *)(void *)to);
+    else
+        lp_convert_loop(LP_F32, p->c_t)(n, to, 2 * p->g.c_cs, from, 4);
+}
 
 /* Rounds a part of the sums, which lie without gaps. */
 static void narrow(const LpGemmThen *then, int64_t i0, int64_t i1, int64_t j0,
@@ -97,17 +114,25 @@ static void narrow(const LpGemmThen *then, int64_t i0, int64_t i1, int64_t j0,
 {
     const Narrow *x = then->with;
     const LpGemmArgs *g = &x->p->g;
-    LpConvert loop = lp_convert_loop(LP_F32, x->p->c_t);
     const char *sums = then->strip ? x->sums + (size_t)thread * then->strip
                                    : x->sums + (size_t)(i0 * g->n) * 4;
     if (g->c_cs == 1 && g->c_rs == g->n && j1 - j0 == g->n) {
-        loop((i1 - i0) * g->n, x->c + i0 * g->n * 2, 2, sums, 4);
+        round_some(x, i0 * g->n, (i1 - i0) * g->n, x->c + i0 * g->n * 2, sums);
         return;
     }
     for (int64_t i = i0; i < i1; i++)
-        loop(j1 - j0, x->c + (i * g->c_rs + j0 * g->c_cs) * 2, 2 * g->c_cs,
-             sums + ((i - i0) * g->n + j0) * 4, 4);
+        round_some(x, i * g->n + j0, j1 - j0,
+                   x->c + (i * g->c_rs + j0 * g->c_cs) * 2,
+                   sums + ((i - i0) * g->n + j0) * 4);
 }
+
+/* One product of the batch. */
+typedef struct Part {
+    const char *a, *b;
+    char *c;
+    int64_t number;
+    const LpRunCtx *rc;
+} Part;
 
 static LpGemmArgs without_gaps(const LpGemmArgs *g)
 {
@@ -128,65 +153,70 @@ static void plan_sums(Product *p)
 }
 
 /* The product in float32, a part of which is rounded while a cache has it. */
-static void own_narrow(const Product *p, const char *a, const char *b, char *c,
-                       char *work, int threads)
+static void own_narrow(const Product *p, const Part *y, char *work, int threads)
 {
     LpGemmArgs g = without_gaps(&p->g);
-    Narrow x = {p, work, c};
+    Narrow x = {.p = p, .sums = work, .c = y->c};
+    if (p->site) {
+        x.draws = lp_rounding_stream(y->rc, p->site, 0);
+        x.at = (uint64_t)(y->number * g.m * g.n);
+    }
     LpGemmThen then = {narrow, &x, p->strip};
-    lp_gemm(&g, p->t, a, b, work, p->tells ? &then : NULL, work + p->sums,
+    lp_gemm(&g, p->t, y->a, y->b, work, p->tells ? &then : NULL, work + p->sums,
             threads);
     if (!p->tells)
         narrow(&then, 0, g.m, 0, g.n, 0);
 }
 
 /* One product of the batch, ours; false: not by tiles. */
-static bool own(const Product *p, bool tiles, const char *a, const char *b,
-                char *c, const LpGemmThen *then, char *work, int threads)
+static bool own(const Product *p, bool tiles, const Part *x,
+                const LpGemmThen *then, char *work, int threads)
 {
+    const void *a = x->a, *b = x->b;
+    void *c = x->c;
     if (tiles)
-        return lp_tiles(&p->g, p->pieces, (const void *)a, (const void *)b,
-                        (void *)c, then, work, threads);
+        return lp_tiles(&p->g, p->pieces, a, b, c, then, work, threads);
     if (p->sums)
-        own_narrow(p, a, b, c, work, threads);
+        own_narrow(p, x, work, threads);
     else if (p->vector)
-        lp_vector_product(&p->g, (const void *)a, (const void *)b, (void *)c,
-                          threads);
+        lp_vector_product(&p->g, a, b, c, threads);
     else
         lp_gemm(&p->g, p->t, a, b, c, then, work, threads);
     return true;
 }
 
-static bool own_batches(const Product *p, bool tiles, const char *a,
-                        const char *b, char *c, const LpGemmThen *then,
-                        char *work)
+/* x: the first. */
+static bool own_batches(const Product *p, bool tiles, Part x,
+                        const LpGemmThen *then, char *work)
 {
     int64_t size = (int64_t)lp_dtype_size(p->g.half ? p->g.half : p->t);
     int64_t c_size = (int64_t)lp_dtype_size(p->c_t);
     if (p->batch == 1)
-        return own(p, tiles, a, b, c, then, work, p->threads);
+        return own(p, tiles, &x, then, work, p->threads);
     int64_t chunk = (p->batch + p->threads - 1) / p->threads;
     int bad = 0;
 #pragma omp parallel for num_threads(p->threads) schedule(static)              \
     reduction(+ : bad)
     for (int t = 0; t < p->threads; t++)
-        for (int64_t i = t * chunk; i < (t + 1) * chunk && i < p->batch; i++)
+        for (int64_t i = t * chunk; i < (t + 1) * chunk && i < p->batch; i++) {
+            Part y = {x.a + i * p->a_step * size, x.b + i * p->b_step * size,
+                      x.c + i * p->c_step * c_size, i, x.rc};
             bad += !lp_kernel_stops() &&
-                   !own(p, tiles, a + i * p->a_step * size,
-                        b + i * p->b_step * size, c + i * p->c_step * c_size,
-                        NULL, work + (size_t)t * p->work_one, 1);
+                   !own(p, tiles, &y, NULL, work + (size_t)t * p->work_one, 1);
+        }
     return bad == 0;
 }
 
 /* *told: `then` has been told of all of c, of which there is one. */
 static LpStatus product_run(const Product *p, void *a, void *b, void *c,
                             const LpGemmThen *then, bool *told, void *work,
-                            LpErr *e)
+                            const LpRunCtx *rc, LpErr *e)
 {
+    const Part x = {.a = a, .b = b, .c = c, .rc = rc};
     *told = false;
     if (p->batch * p->g.m * p->g.n == 0)
         return LP_OK;
-    if (p->pieces > 0 && own_batches(p, true, a, b, c, then, work)) {
+    if (p->pieces > 0 && own_batches(p, true, x, then, work)) {
         *told = then != NULL;
         return LP_OK;
     }
@@ -202,7 +232,7 @@ static LpStatus product_run(const Product *p, void *a, void *b, void *c,
     } else {
         *told = then && p->batch == 1 && !p->vector && !p->sums &&
                 lp_gemm_tells(&p->g, p->t);
-        own_batches(p, false, a, b, c, *told ? then : NULL, work);
+        own_batches(p, false, x, *told ? then : NULL, work);
     }
     return LP_OK;
 }
@@ -344,7 +374,8 @@ static Product product_of(LpDtype t, LpDtype c_t, const LpKernelReq *r,
 LP_KERNEL_RUN(direct_run)
 {
     bool told;
-    return product_run(k->state, in[0], in[1], out[0], NULL, &told, work, e);
+    return product_run(k->state, in[0], in[1], out[0], NULL, &told, work, rc,
+                       e);
 }
 
 LpStatus lp_mm_run_then(const LpKernel *k, void *const *in, void *const *out,
@@ -354,14 +385,14 @@ LpStatus lp_mm_run_then(const LpKernel *k, void *const *in, void *const *out,
     *told = false;
     if (k->run != direct_run) /* operands are copied first */
         return k->run(k, in, out, work, rc, e);
-    return product_run(k->state, in[0], in[1], out[0], then, told, work, e);
+    return product_run(k->state, in[0], in[1], out[0], then, told, work, rc, e);
 }
 
 LP_PLAIN_CORE(core)
 {
     bool told;
     return product_run(lp_plain_owned(p), in[0], in[1], out[0], NULL, &told,
-                       work, e);
+                       work, rc, e);
 }
 
 static LpStatus converted(const LpKernelReq *r, LpKernel *k, Matrix m[3],
@@ -393,6 +424,7 @@ LP_KERNEL_PREPARE(lp_mm_prepare)
         !lp_vector_takes(&q.g)) {
         q.g.half = t;
         q.t = LP_F32;
+        q.site = lp_call_rounds(r) ? r->site : 0;
         ok = true;
     }
     if (!ok)
@@ -402,6 +434,27 @@ LP_KERNEL_PREPARE(lp_mm_prepare)
     k->work_bytes = p->work;
     k->threads = p->threads;
     return LP_OK;
+}
+
+/* As lp_mm_prepare decides. */
+bool lp_mm_rounds(const LpKernelReq *r)
+{
+    LpDtype t = r->in[0].dtype;
+    if (!lp_gemm_is_fast_of(t) || r->in[1].dtype != t || r->out[0].dtype != t ||
+        r->numerics.half_partials || !lp_desc_contiguous(&r->out[0]))
+        return false;
+    Product q = product_of(t, t, r, matrix_of(&r->in[0]), matrix_of(&r->in[1]),
+                           matrix_of(&r->out[0]));
+    return !lp_vector_takes(&q.g);
+}
+
+size_t lp_mm_strip(const LpKernel *k)
+{
+    const Product *p = k->state;
+    if (k->run != direct_run || p->prim || p->pieces > 0 || p->vector ||
+        p->sums > 0 || p->batch != 1 || p->g.k == 0 || p->g.c_rs != p->g.n)
+        return 0;
+    return lp_gemm_strip(&p->g, p->t);
 }
 
 double lp_mm_work(const LpKernelReq *r)

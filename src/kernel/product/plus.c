@@ -8,19 +8,54 @@
 #include "src/kernel/loops/fused.h"
 #include "src/kernel/nn/nn.h"
 #include "src/kernel/plain.h"
+#include "src/kernel/product/gemm.h"
+#include "src/kernel/rounding.h"
 #include "src/kernel/state.h"
 
-/* Scratch: the product, then what either kernel wants. */
+/* Scratch: the product, or as many rows of it as are made at once, then what
+ * both kernels want, `each` of it a thread's of the chain. */
 typedef struct Plus {
     LpKernel product, sum;
     size_t off; /* of the kernels' scratch */
+    /* the chain is told of parts of a product of `cols` columns */
+    size_t strip, each, at;
+    int64_t cols;
 } Plus;
+
+typedef struct Told {
+    const Plus *p;
+    void *const *ext, *const *out;
+    char *work;
+    const LpRunCtx *rc;
+} Told;
+
+static void sum_part(const LpGemmThen *then, int64_t i0, int64_t i1, int64_t j0,
+                     int64_t j1, int thread)
+{
+    const Told *t = then->with;
+    const Plus *p = t->p;
+    char *rows = (char *)t->ext[0] + (size_t)thread * p->strip;
+    /* as if all rows before were there */
+    void *ext[2] = {rows - i0 * p->cols * (int64_t)sizeof(float), t->ext[1]};
+    void *work = t->work + (size_t)thread * p->each;
+    int64_t once = j1 - j0 == p->cols ? i1 - i0 : 1;
+    for (int64_t i = i0; i < i1; i += once)
+        lp_fused_part(&p->sum, ext, t->out, work, t->rc, i * p->cols + j0,
+                      (i + once - 1) * p->cols + j1);
+}
 
 LP_KERNEL_RUN(run)
 {
     const Plus *p = k->state;
     void *ext[2] = {work, in[2]};
     char *scratch = (char *)work + p->off;
+    if (p->strip > 0) {
+        Told t = {p, ext, out, scratch + p->at, rc};
+        LpGemmThen then = {sum_part, &t, p->strip};
+        bool told;
+        return lp_mm_run_then(&p->product, in, ext, &then, &told, scratch, rc,
+                              e);
+    }
     LP_TRY(p->product.run(&p->product, in, ext, scratch, rc, e));
     return p->sum.run(&p->sum, ext, out, scratch, rc, e);
 }
@@ -31,6 +66,17 @@ static void drop(void *state)
     lp_kernel_fini(&p->product);
     lp_kernel_fini(&p->sum);
     lp_free(p);
+}
+
+/* The product's rows meet the chain as they are made. */
+static void by_parts(Plus *p, const LpDesc *y)
+{
+    p->strip = lp_mm_strip(&p->product);
+    if (p->strip == 0)
+        return;
+    p->cols = y->shape[y->ndim - 1];
+    p->each = (lp_fused_work(&p->sum) + 63) / 64 * 64;
+    p->at = (p->product.work_bytes + 63) / 64 * 64;
 }
 
 /* The steps after the product in a chain of type `wide`. */
@@ -93,6 +139,7 @@ static LpStatus prepare_sum(const LpKernelReq *r, LpDtype wide, LpScalar beta,
     }
     s.node[s.n - 1].out = 0;
     s.node[s.n - 1].dtype = r->out[0].dtype; /* stored: rounded here */
+    s.node[s.n - 1].site = lp_call_rounds(r) ? r->site : 0;
     return lp_fused_prepare(&(LpFusedReq){.node = s.node,
                                           .n_node = s.n,
                                           .ext = ext,
@@ -118,10 +165,17 @@ static LpStatus prepare(const LpKernelReq *r, LpPrepare *product, LpScalar beta,
     LpStatus s = product(&q, &p->product, e);
     if (s == LP_OK)
         s = prepare_sum(r, wide, beta, alpha, &y, &p->sum, e);
+    if (s == LP_OK && product == lp_mm_prepare)
+        by_parts(p, &y);
+    size_t width = (size_t)p->product.threads;
     size_t inner = p->product.work_bytes > p->sum.work_bytes
                        ? p->product.work_bytes
                        : p->sum.work_bytes;
     p->off = ((size_t)lp_desc_numel(&y) * lp_dtype_size(wide) + 63) / 64 * 64;
+    if (p->strip > 0) {
+        inner = p->at + width * p->each;
+        p->off = width * p->strip;
+    }
     if (s == LP_OK && !lp_add_size(p->off, inner, &k->work_bytes))
         s = lp_fail(e, LP_E_MEMORY, "%s: scratch memory too large",
                     r->op->name);
