@@ -21,6 +21,7 @@ local memory = require("lupine.report.memory")
 local namespace = require("lupine.base.namespace")
 local reading = require("lupine.report")
 local runs = require("lupine.report.runs")
+local signatures = require("lupine.base.signatures")
 
 local M = {}
 
@@ -60,7 +61,11 @@ function Program:accept(visitor)
 end
 
 --- What accept calls, with nothing to do: extend it, and define visitOnTileExecute or another.
-M.ProgramVisitor = class.new("ProgramVisitor")
+---@class pva.ProgramVisitor
+local ProgramVisitor = class.new("ProgramVisitor")
+M.ProgramVisitor = ProgramVisitor
+
+signatures.note(ProgramVisitor, "ProgramVisitor()", 1)
 
 function Program:__tostring()
   return ("%s(%s)"):format(self.type, self.name)
