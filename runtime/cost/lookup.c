@@ -66,12 +66,6 @@ static int64_t goal(LpCostType t, const LpLookup *l, Ways w, const Part *p)
     return 10 * WORD * (base + p->chosen * p->words + p->indices + code) + temp;
 }
 
-static int64_t next_split(int64_t u, int64_t p)
-{
-    int64_t size = div_up(u, p);
-    return size <= 1 ? u + 1 : div_up(u, size - 1);
-}
-
 /* The splits that serve the look-up, and its update when there is one: the
  * dictionary stays where it is. */
 static Ways plan(const LpCostCtx *x, LpCostType t, const LpLookup *l)

@@ -37,12 +37,6 @@ static void try_split(Joint *q, int64_t groups, int64_t in, int64_t cols)
         q->best[i] = p[i];
 }
 
-static int64_t next_split(int64_t u, int64_t p)
-{
-    int64_t size = div_up(u, p);
-    return size <= 1 ? u + 1 : div_up(u, size - 1);
-}
-
 static void search(Joint *q, int64_t grain)
 {
     int64_t tiles = ctx_tiles(q->x), most = lp_min(q->pass[0].groups, tiles);

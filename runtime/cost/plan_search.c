@@ -22,13 +22,12 @@ typedef struct Search {
     bool coarse;   /* doubles splits: a first guess, for the cuts */
 } Search;
 
-/* The least split past p whose share of u is smaller; past u when none. */
-static int64_t next_split(const Search *q, int64_t u, int64_t p)
+/* The next split to try; of a first guess one whose share is half of it. */
+static int64_t search_split(const Search *q, int64_t u, int64_t p)
 {
     int64_t size = div_up(u, p);
-    if (size <= 1)
-        return u + 1;
-    return div_up(u, q->coarse ? div_up(size, 2) : size - 1);
+    return q->coarse && size > 1 ? div_up(u, div_up(size, 2))
+                                 : next_split(u, p);
 }
 
 /* The least split with the same share as p. */
@@ -106,7 +105,7 @@ static void search_in(Search *q, LpSplit *s, int64_t tiles)
     if (worse(q, block * div_up(q->in_grains * q->out_grains, tiles)))
         return;
     for (s->in = 1; s->in <= lp_min(q->in_grains, tiles);
-         s->in = next_split(q, q->in_grains, s->in))
+         s->in = search_split(q, q->in_grains, s->in))
         search_out(q, s, block * div_up(q->in_grains, s->in), tiles / s->in);
 }
 
@@ -114,13 +113,13 @@ static void search_field(Search *q, LpSplit *s, int64_t tiles)
 {
     const Conv *c = q->c;
     for (s->batch = 1; s->batch <= lp_min(c->batch, tiles);
-         s->batch = next_split(q, c->batch, s->batch)) {
+         s->batch = search_split(q, c->batch, s->batch)) {
         int64_t a = tiles / s->batch;
         for (s->rows = 1; s->rows <= lp_min(c->rows, a);
-             s->rows = next_split(q, c->rows, s->rows)) {
+             s->rows = search_split(q, c->rows, s->rows)) {
             int64_t b = a / s->rows;
             for (s->cols = 1; s->cols <= lp_min(c->cols, b);
-                 s->cols = next_split(q, c->cols, s->cols))
+                 s->cols = search_split(q, c->cols, s->cols))
                 search_in(q, s, b / s->cols);
         }
     }
@@ -137,10 +136,10 @@ static void search_turn(Search *q, int64_t serial_out, int64_t serial_in)
     q->out_grains = div_up(div_up(c->out, plan_out_grain(c)), serial_out);
     /* groups are independent: splitting them first is never far from best */
     for (s.groups = div_up(most, 4); s.groups <= most;
-         s.groups = next_split(q, c->groups, s.groups)) {
+         s.groups = search_split(q, c->groups, s.groups)) {
         int64_t a = tiles / s.groups;
         for (s.kernel = 1; s.kernel <= lp_min(c->krows, a);
-             s.kernel = next_split(q, c->krows, s.kernel))
+             s.kernel = search_split(q, c->krows, s.kernel))
             search_field(q, &s, a / s.kernel);
     }
 }

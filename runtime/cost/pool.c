@@ -10,7 +10,7 @@
 enum { W = 6, GROUP = 16 }; /* channels that lie together */
 
 /* One direction: `rows` x `cols` results of `batch` images, each of `taps`
- * positions of a window, of which results see `useful` hundredths. */
+ * positions of a window. */
 typedef struct Windows {
     LpCostType type;
     bool max, grad;
@@ -48,12 +48,12 @@ static int64_t vertex_cyc(const Windows *w, const Share *s)
     return 7 + W * worker + 6;
 }
 
-/* Bytes that a share reads: windows of neighbours overlap. */
-static int64_t share_bytes(const Windows *w, const Share *s)
+/* Bytes that a share of vectors of `vec` reads: windows of neighbours
+ * overlap. */
+static int64_t share_bytes(const Windows *w, const Share *s, int64_t vec)
 {
     int64_t r = s->rows, c = s->cols, e = lp_cost_type_bytes(w->type);
-    int64_t each = s->batch * s->groups * s->vecs *
-                   vec_elems(&(LpChip){.data_path_bytes = 8}, w->type) * e;
+    int64_t each = s->batch * s->groups * s->vecs * vec * e;
     r = lp_min((r - 1) / w->row_step * w->row_stride + w->row_taps, w->in_rows);
     c = lp_min((c - 1) / w->col_step * w->col_stride + w->col_taps, w->in_cols);
     int64_t in = r * c * each;
@@ -61,22 +61,18 @@ static int64_t share_bytes(const Windows *w, const Share *s)
     return w->grad && w->max ? 2 * in + s->rows * s->cols * each : in;
 }
 
-static void consider(const Windows *w, Share s, int64_t tiles, Plan *best)
+static void consider(const LpCostCtx *x, const Windows *w, Share s,
+                     int64_t tiles, Plan *best)
 {
+    int64_t vec = vec_elems(x->chip, w->type);
     Plan p = {.s = s, .tiles = tiles};
     p.compute = vertex_cyc(w, &s);
-    p.bytes = share_bytes(w, &s);
+    p.bytes = share_bytes(w, &s, vec);
     p.weighed = p.compute + p.bytes / 4;
-    if (s.vecs * vec_elems(&(LpChip){.data_path_bytes = 8}, w->type) != GROUP)
+    if (s.vecs * vec != GROUP)
         p.weighed += p.bytes / 4;
     if (!best->tiles || p.weighed < best->weighed)
         *best = p;
-}
-
-static int64_t next_split(int64_t u, int64_t p)
-{
-    int64_t size = div_up(u, p);
-    return size <= 1 ? u + 1 : div_up(u, size - 1);
 }
 
 static void split_field(const LpCostCtx *x, const Windows *w, Share s,
@@ -89,7 +85,7 @@ static void split_field(const LpCostCtx *x, const Windows *w, Share s,
         int64_t c = lp_min(w->cols, left / r);
         s.rows = div_up(w->rows, r);
         s.cols = div_up(w->cols, c);
-        consider(w, s, used * r * div_up(w->cols, s.cols), best);
+        consider(x, w, s, used * r * div_up(w->cols, s.cols), best);
     }
 }
 

@@ -12,6 +12,13 @@ static inline int64_t div_up(int64_t a, int64_t b)
     return a <= 0 ? 0 : (a - 1) / b + 1;
 }
 
+/* The least split past p whose share of u is smaller; past u when none. */
+static inline int64_t next_split(int64_t u, int64_t p)
+{
+    int64_t size = div_up(u, p);
+    return size <= 1 ? u + 1 : div_up(u, size - 1);
+}
+
 /* Elements of a 64-bit vector. */
 static inline int64_t vec_elems(const LpChip *chip, LpCostType t)
 {
