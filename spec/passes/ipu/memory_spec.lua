@@ -58,6 +58,25 @@ describe("the memory of an IPU", function()
     end
   end)
 
+  it("has code of transfers once for equal sizes, and none for what is not moved", function()
+    -- a step of 6 instructions of 4 bytes; one packet a tile: a header and 2 instructions
+    local size = 1472 * (6 * 4 + 8 + 2 * 4)
+    local function code(step, options)
+      local c = helper.simulate(step, options).memory[0].categories
+      return { c.global_exchange_code // size, c.host_exchange_code // size }
+    end
+    local function layers(n, replicas)
+      return helper.chain(n, { train = true, ipus = { 0, 0 }, replicas = replicas })
+    end
+    -- gradients of replicas; the input comes, the loss goes
+    assert.same({ 0, 2 }, code(layers(1, 1)))
+    assert.same({ 1, 2 }, code(layers(1, 2)))
+    assert.same({ 1, 2 }, code(layers(2, 2)))
+    assert.same({ 1, 0 }, code(layers(2, 2), { synthetic_data = true }))
+    -- the weights come for a run and for the update, and go once
+    assert.same({ 0, 4 }, code(layers(1, 1), { weight = { on_chip = false } }))
+  end)
+
   it("adds up", function()
     local r = helper.simulate(helper.chain(3, TRAIN))
     for ipu = 0, 2 do

@@ -50,6 +50,19 @@ describe("the pipeline's schedule", function()
     end)
   end
 
+  it("adds gradients only where there is more than one micro-batch", function()
+    local step = helper.chain(1, { train = true, accumulation = 8 })
+    local function idle(accumulation)
+      local n = 0
+      for _, node in ipairs(helper.simulate(step, { accumulation = accumulation }):nodes()) do
+        n = n + (node.operator == "add" and node.backward and node.cycles == 0 and 1 or 0)
+      end
+      return n
+    end
+    assert.equal(1, idle(1)) -- the accumulator's
+    assert.equal(0, idle(2))
+  end)
+
   it("reaches G / (G + N - 1) when stages are equal", function()
     for _, case in ipairs({ { 2, 4 }, { 3, 10 }, { 4, 64 } }) do
       local n, g = case[1], case[2]

@@ -573,8 +573,7 @@ static void finish(const Live *l, const LpTiles *always, LpTileGaps gaps,
         if (used > m->max_tile) {
             m->max_tile = used;
             m->max_tile_gaps = m->tile[k];
-            m->max_tile_nr =
-                (k * always->n + LP_TILE_CLASSES - 1) / LP_TILE_CLASSES;
+            m->max_tile_nr = lp_tiles_first(k, always->n);
         }
     }
 }

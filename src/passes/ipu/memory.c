@@ -314,37 +314,32 @@ static void io_tiles(const LpIpuPlan *p, int ipu, LpIpuMemory *m)
 }
 
 /* ---- does it fit? -------------------------------------------------------- */
-static int first_tile(const LpIpuPlan *p, int c)
-{
-    return (c * lp_ipu_tiles(p) + LP_TILE_CLASSES - 1) / LP_TILE_CLASSES;
-}
-
 /* The fullest tiles, one of each of the fullest classes, and how many of the
  * IPU overflow. */
 static void fullest(const LpIpuPlan *p, const LpIpuMemory *m, char *out,
                     size_t n)
 {
     bool seen[LP_TILE_CLASSES] = {false};
-    int over = 0;
+    int over = 0, n_tiles = lp_ipu_tiles(p);
     size_t k = 0;
     for (int c = 0; c < LP_TILE_CLASSES; c++)
         if (m->tile[c] > p->o.chip->tile_bytes)
-            over += first_tile(p, c + 1) - first_tile(p, c);
+            over += lp_tiles_first(c + 1, n_tiles) - lp_tiles_first(c, n_tiles);
     for (int i = 0; i < 3; i++) {
         int most = -1;
         for (int c = 0; c < LP_TILE_CLASSES; c++)
             if (!seen[c] && m->tile[c] > p->o.chip->tile_bytes &&
-                first_tile(p, c) < first_tile(p, c + 1) &&
+                lp_tiles_first(c, n_tiles) < lp_tiles_first(c + 1, n_tiles) &&
                 (most < 0 || m->tile[c] > m->tile[most]))
                 most = c;
         if (most < 0)
             break;
         seen[most] = true;
-        k +=
-            (size_t)snprintf(out + k, n - k, "%s%d (%" PRId64 " bytes)",
-                             k ? ", " : "", first_tile(p, most), m->tile[most]);
+        k += (size_t)snprintf(out + k, n - k, "%s%d (%" PRId64 " bytes)",
+                              k ? ", " : "", lp_tiles_first(most, n_tiles),
+                              m->tile[most]);
     }
-    snprintf(out + k, n - k, "; %d of %d overflow", over, lp_ipu_tiles(p));
+    snprintf(out + k, n - k, "; %d of %d overflow", over, n_tiles);
 }
 
 /* The largest values at the peak, with their layers. */

@@ -2,6 +2,7 @@
  * describe it, and where a variable lives on it. */
 #include <string.h>
 
+#include "src/base/checked.h"
 #include "src/ops/cost_ctx.h"
 #include "src/ops/ops.h"
 #include "src/passes/ipu/strategy.h"
@@ -36,7 +37,9 @@ LpIpuOptions lp_ipu_options(void)
 
 static void *zeros(LpIpuPlan *p, LpArena *of, size_t n, size_t size)
 {
-    void *v = lp_arena_calloc(of, (n + 1) * size);
+    size_t all;
+    bool fits = lp_add_size(n, 1, &n) && lp_mul_size(n, size, &all);
+    void *v = fits ? lp_arena_calloc(of, all) : NULL;
     if (!v)
         lp_no_memory(p->err);
     return v;

@@ -152,7 +152,7 @@ static const Key *key_of(const Stages *s, LpNodeId n)
 /* ---- rounds -------------------------------------------------------------- */
 static int *stage_at(const Stages *s, int lane, int round)
 {
-    return &s->at[lane * s->n_round + round];
+    return &s->at[(size_t)lane * (size_t)s->n_round + (size_t)round];
 }
 
 static LpStatus check_return(const Stages *s, LpNodeId reader, LpNodeId maker)

@@ -37,7 +37,8 @@ static LpStart drawn(const LpIpuPlan *p, const LpGraphNode *d)
         (uint64_t)d->attr[forward ? LP_CONV_GROUPS : LP_CONV_BACK_GROUPS].i);
     for (int i = 2; i < x.ndim; i++)
         h = lp_mix64_pair(h, (uint64_t)x.shape[i]);
-    h = lp_mix64_pair(h, (uint64_t)(x.shape[0] * w.shape[0] * w.shape[1]));
+    h = lp_mix64_pair(h, (uint64_t)x.shape[0] * (uint64_t)w.shape[0] *
+                             (uint64_t)w.shape[1]);
     uint64_t pairs = (uint64_t)(lp_ipu_tiles(p) + 1) / 2;
     return (LpStart){.kind = h & 1 ? LP_START_DOWN : LP_START_UP,
                      .tile = (int)((h >> 1) % pairs) * 2};

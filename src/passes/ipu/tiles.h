@@ -22,6 +22,11 @@ typedef struct LpTiles {
 /* n elements of `size` bytes dealt out evenly; small tensors begin at `at`. */
 LpSpread lp_tiles_deal(LpTiles *t, const LpChip *chip, int64_t n, int64_t size,
                        LpStart at);
+/* The first tile of class c, of n tiles. */
+static inline int lp_tiles_first(int c, int n)
+{
+    return (c * n + LP_TILE_CLASSES - 1) / LP_TILE_CLASSES;
+}
 void lp_tiles_add(LpTiles *t, LpSpread s, int64_t times); /* -1: takes away */
 void lp_tiles_add_all(LpTiles *t, int64_t tile_bytes);
 
