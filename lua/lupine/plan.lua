@@ -15,6 +15,7 @@ local core = require("lupine.core")
 local cuts = require("lupine.plan.cuts")
 local errors = require("lupine.base.errors")
 local memory = require("lupine.report.memory")
+local tables = require("lupine.base.tables")
 local variants = require("lupine.plan.variants")
 
 ---@class lupine.plan.Variant
@@ -184,8 +185,7 @@ end
 
 -- The error's message on one line; what is no error of the library is raised on.
 local function reason_of(e)
-  if errors.classes.KeyboardInterrupt:is(e) or errors.classes.OutOfMemoryError:is(e)
-    or not errors.Exception:is(e) then
+  if not errors.Exception:is(e) then
     error(e, 0)
   end
   return (e.message:gsub("\n.*", ""))
@@ -208,7 +208,7 @@ function Plan:init(step, opts)
   for _, pair in ipairs(pairs_of(opts.ipus, s.system)) do
     local stages, replicas = pair[1], pair[2]
     for _, accumulation in ipairs(accumulations(s, stages, replicas)) do
-      local ok, got = pcall(variant, s, stages, replicas, accumulation)
+      local ok, got = errors.try(variant, s, stages, replicas, accumulation)
       if ok then
         self.plans[#self.plans + 1] = got
       else
@@ -267,7 +267,8 @@ end
 
 -- ---- what is planned ----------------------------------------------------------------------
 
-local OPTIONS = { ipus = true, accumulation = true, tries = true, system = true, inputs = true }
+local OPTIONS = { "ipus", "accumulation", "tries", "system", "inputs" }
+local IS_OPTION = tables.set(OPTIONS)
 
 local function counts(list, name)
   errors.check(type(list) == "table" and #list > 0, "TypeError",
@@ -282,8 +283,8 @@ end
 local function checked(opts)
   local out = { ipus = { 1, 2, 4, 8, 16 } }
   for name, value in pairs(opts or {}) do
-    errors.check(OPTIONS[name], "ValueError", "plan: there is no option '%s'%s", tostring(name),
-      check.nearest(tostring(name), { "ipus", "accumulation", "tries", "system", "inputs" }))
+    errors.check(IS_OPTION[name], "ValueError", "plan: there is no option '%s'%s", tostring(name),
+      check.nearest(tostring(name), OPTIONS))
     out[name] = value
   end
   out.ipus = counts(out.ipus, "ipus")
@@ -305,6 +306,7 @@ end
 return function(program, opts)
   opts = checked(opts)
   if type(program) == "userdata" then
+    errors.check(opts.inputs == nil, "ValueError", "plan: inputs: a step has been traced already")
     return Plan(program, opts)
   end
   errors.check(type(program) == "table" and type(program.plan) == "function", "TypeError",

@@ -206,6 +206,8 @@ end
 function methods.plan(self, opts)
   local s, plan = own.state(self), require("lupine.plan")
   opts = class.copy(opts or {})
+  errors.check(opts.system == nil, "ValueError",
+    "plan: system: an executor's is what its options say")
   local step
   if s.session then
     step, opts.system = s.session.exec:step(), s.session.spec.system
@@ -214,6 +216,7 @@ function methods.plan(self, opts)
       .. "forward, { inputs = { x, y } }")
     step, opts.system = running.step(s, bind(s, table.unpack(opts.inputs)))
   end
+  opts.inputs = nil
   return plan(step, opts)
 end
 

@@ -169,6 +169,10 @@ describe("a plan", function()
     raises("ValueError", "ipus%[1%]", lupine.plan, step, { ipus = { 0 } })
     raises("Error", "the model is not compiled: give the arguments of forward",
       lupine.plan, (wide(4, 1, 1)))
+    raises("ValueError", "plan: inputs: a step has been traced already", lupine.plan, step,
+      { inputs = {} })
+    raises("ValueError", "plan: system: an executor's is what", lupine.plan, (wide(4, 1, 1)),
+      { system = {} })
   end)
 end)
 
