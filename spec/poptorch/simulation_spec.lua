@@ -55,6 +55,29 @@ describe("what the simulated system gets from the options", function()
     end)
   end)
 
+  it("has micro-batches that pass a phase together by batchSerializationSettings.factor", function()
+    local function cycles(kind, factor)
+      local net = require("torch.nn").Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64))
+      poptorch.BeginBlock(net[1], "A", 0)
+      poptorch.BeginBlock(net[2], "B", 0)
+      local options = poptorch.Options():setExecutionStrategy(poptorch[kind .. "Execution"]("A",
+        "B")):deviceIterations(4)
+      options._Popart:set("batchSerializationSettings.factor", factor)
+      local model = poptorch.inferenceModel(net, options)
+      model:compile(torch.ones(8, 64))
+      return model:report().cycles
+    end
+    assert.is_true(cycles("SerialPhased", 2) < cycles("SerialPhased", 1))
+    local e = require("spec.helper").raises("Error", "4 micro%-batches, .* no multiple of 3",
+      function()
+        cycles("SerialPhased", 3)
+      end)
+    assert.matches("batchSerializationSettings.factor", e.message)
+    require("spec.helper").raises("Error", "the strategy sharded, which has no phases", function()
+      cycles("Sharded", 2)
+    end)
+  end)
+
   it("may run out of memory on the IPU Model and with debug.allowOutOfMemory only", function()
     local options = poptorch.Options():outputMode(poptorch.OutputMode.All)
     assert.is_false(settings(options).allow_out_of_memory)
