@@ -235,7 +235,7 @@ local function by_ipu(out, r)
     field(out, 2, "Not always live, peak", m.not_always_live, "B")
     field(out, 2, "Fullest tile with gaps", m.max_tile_including_gaps,
       ("B (%.1f %% of a tile)"):format(100 * m.max_tile_including_gaps / m.tile_bytes))
-    if m.io > 0 then
+    if (m.io or 0) > 0 then -- older reports have none
       field(out, 2, "On their way on I/O tiles", m.io, "B")
     end
     if m.off_chip > 0 then
