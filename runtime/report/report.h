@@ -13,6 +13,11 @@ typedef struct LpOpTotal {
     int64_t flops;
 } LpOpTotal;
 
+/* A node runs so many times in a call; recomputed ones come again. */
+typedef void LpReportRun(void *ctx, const LpGraphNode *n, const LpNodeCost *c,
+                         int64_t times);
+void lp_report_each_run(const LpIpuPlan *p, LpReportRun *f, void *ctx);
+
 /* Largest first; owned by the caller (lp_free). NULL when memory is short. */
 LpOpTotal *lp_report_operators(const LpIpuPlan *p, size_t *n, LpErr *e);
 

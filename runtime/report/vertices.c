@@ -28,9 +28,10 @@ static LpVertexTotal *total_of(LpVertexTotals *t, int id)
     return &t->of[i];
 }
 
-/* A node runs so many times in a call. */
-static void run(Totals *x, const LpNodeCost *n, int64_t times)
+static void run(void *ctx, const LpGraphNode *node LP_UNUSED,
+                const LpNodeCost *n, int64_t times)
 {
+    Totals *x = ctx;
     for (int i = 0; i < n->cost.n_vertices; i++) {
         const LpVertices *v = &n->cost.vertices[i];
         LpVertexTotal *t = total_of(x->t, v->id);
@@ -79,21 +80,6 @@ static void place_all(Totals *x, int ipu)
             place(x, &p->update_cost[n]);
 }
 
-static void run_all(Totals *x)
-{
-    const LpIpuPlan *p = x->p;
-    const LpGraph *g = p->step->micro, *u = p->step->update;
-    int64_t times = p->micro_batches * p->loops;
-    for (int r = 0; r < p->n_pass; r++)
-        for (uint32_t i = 0; i < p->pass[r].n; i++)
-            run(x, &p->cost[p->pass[r].entry[i].node], times);
-    for (LpNodeId n = 0; n < g->n_node; n++)
-        if (p->sum[n].var >= 0)
-            run(x, &p->cost[n], times);
-    for (LpNodeId n = 0; u && n < u->n_node; n++)
-        run(x, &p->update_cost[n], p->loops);
-}
-
 LpVertexTotals *lp_report_vertices(const LpIpuPlan *p, LpErr *e)
 {
     const LpGraph *u = p->step->update;
@@ -110,7 +96,7 @@ LpVertexTotals *lp_report_vertices(const LpIpuPlan *p, LpErr *e)
         memset(x.seen, 0, labels * sizeof *x.seen);
         place_all(&x, ipu);
     }
-    run_all(&x);
+    lp_report_each_run(p, run, &x);
     lp_free(x.seen);
     qsort(x.t->of, x.t->n, sizeof *x.t->of, larger);
     for (size_t i = 0; i < x.t->n; i++) {
