@@ -221,7 +221,7 @@ static LpStatus cost_of(const LpOp *op, Call *c, const LpChip *chip, LpCost *o,
                        .system = lp_system_find(chip->version),
                        .rivals = 1,
                        .tiles = chip->tiles,
-                       .memory_proportion = 0.6,
+                       .memory_proportion = lp_cost_ctx(chip).proportion,
                        .partials = LP_F32};
         op->cost(&r, o);
     }

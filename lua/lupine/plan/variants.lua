@@ -24,9 +24,6 @@ function M.place(system, kind, on_chip)
   system[kind].on_chip = on_chip
 end
 
--- PopLibs' default, where options name none.
-local PROPORTION = 0.6
-
 --- A change to another proportion of memory: of all IPUs alike where options do not tell
 --- them apart, so that it holds for more of them, too. nil if that changes nothing.
 ---@param system table
@@ -35,15 +32,16 @@ local PROPORTION = 0.6
 ---@return {proportion: number|table<integer, number>}? detail
 function M.proportion(system, figures, pick)
   local given, changed, picked = system.proportion, false
+  local default = core.chip(system.chip or "ipu2").proportion
   if type(given) == "table" then
     picked = {}
     for ipu = 0, figures.ipus - 1 do
-      picked[ipu] = pick(given[ipu] or PROPORTION)
-      changed = changed or picked[ipu] ~= (given[ipu] or PROPORTION)
+      picked[ipu] = pick(given[ipu] or default)
+      changed = changed or picked[ipu] ~= (given[ipu] or default)
     end
   else
-    picked = pick(given or PROPORTION)
-    changed = picked ~= (given or PROPORTION)
+    picked = pick(given or default)
+    changed = picked ~= (given or default)
   end
   system.proportion = picked
   return changed and { proportion = picked } or nil

@@ -323,8 +323,9 @@ static void push_walk(lua_State *L, const LpIpuPlan *p, LpWalkWhat what)
     lp_must(L, lp_report_walk(p, what, &sink, &e), &e);
 }
 
-/* chip(version) -> {tiles=, workers=, ipus_machine=, ipus_rack=} of a chip and
- * of the machines that it is sold in, nil for none of that version */
+/* chip(version) -> {proportion=, tiles=, workers=, ipus_machine=, ipus_rack=}
+ * of a chip (proportion: of memory, where none is given) and of the machines
+ * that it is sold in, nil for none of that version */
 static int chip(lua_State *L)
 {
     const char *version = luaL_checkstring(L, 1);
@@ -332,7 +333,8 @@ static int chip(lua_State *L)
     const LpSystem *s = lp_system_find(version);
     if (!c || !s)
         return 0;
-    lua_createtable(L, 0, 4);
+    lua_createtable(L, 0, 5);
+    lp_set_number(L, "proportion", lp_cost_ctx(c).proportion);
     lp_set_int(L, "tiles", c->tiles);
     lp_set_int(L, "workers", c->workers);
     lp_set_int(L, "ipus_machine", s->ipus_machine);
