@@ -280,3 +280,29 @@ describe("the dtypes of a convolution", function()
     end
   end)
 end)
+
+describe("a window of one element", function()
+  local function check(x, w)
+    local function all(a, b)
+      local y = F.conv2d(a, b)
+      y:mul(y:detach():cos()):sum():backward()
+      return y, a.grad, b.grad
+    end
+    local wide = { all(x:double():requires_grad_(), w:double():requires_grad_()) }
+    for i, t in ipairs({ all(x:clone():requires_grad_(), w:clone():requires_grad_()) }) do
+      local far = (t:double() - wide[i]):abs():max():item()
+      assert.is_true(far < 1e-4, ("%d: %g"):format(i, far))
+    end
+  end
+
+  it("is a product with each picture, of rows and other strides", function()
+    for _, size in ipairs({ { 1, 3, 2, 5 }, { 1, 1, 1, 1 }, { 2, 8, 8, 4 }, { 3, 5, 9, 7 },
+      { 2, 16, 32, 33 }, { 4, 3, 7, 6 } }) do
+      local n, from, side, to = table.unpack(size)
+      local x, w = torch.randn(n, from, side, side + 1), torch.randn(to, from, 1, 1)
+      check(x, w)
+      check(x:transpose(2, 3), w)
+      check(x, torch.randn(from, to, 1, 1):transpose(0, 1))
+    end
+  end)
+end)

@@ -402,6 +402,8 @@ static LpStatus prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
         return lp_half_conv_prepare(r, op_kind, k, e);
     if (t == LP_F64 || !lp_is_float(t))
         return reference(r, op_kind, k, e);
+    if (lp_conv_one_takes(r, op_kind))
+        return lp_conv_one_prepare(r, op_kind, k, e);
     bool direct = lp_dnn_native(r->in[0].dtype) && dense(&r->in[0]) &&
                   dense(&r->in[1]) &&
                   (r->out[0].block || lp_desc_contiguous(&r->out[0]));

@@ -25,4 +25,9 @@ void lp_conv_geometry(const LpAttr *a, const LpDesc *const side[LP_CONV_SIDES],
 LpStatus lp_half_conv_prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
                               LpErr *e);
 
+/* Of windows of one element over plain rows (conv_one.c). */
+bool lp_conv_one_takes(const LpKernelReq *r, int op_kind);
+LpStatus lp_conv_one_prepare(const LpKernelReq *r, int op_kind, LpKernel *k,
+                             LpErr *e);
+
 #endif
