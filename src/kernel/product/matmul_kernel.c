@@ -61,8 +61,8 @@ static bool pays(const Product *p, int64_t others, int64_t own, int64_t row)
            (others < APART_MOST || (others == APART_MOST && own == APART_MOST));
 }
 
-/* Copies k rows of n elements, `row` apart; where none are to be copied, as they
- * are. */
+/* Copies k rows of n elements, `row` apart. Where none are to be copied, as
+ * they are. */
 static void *rows_apart(const Product *p, void *rows, int64_t n, int64_t row,
                         size_t offset, char *work)
 {
