@@ -119,9 +119,8 @@ return {
     { "no report", with("report", '{"map":[]}'), "ValueError", "'report' is damaged" },
     { "no cycles", with("report", '"cycles",%d+', '"cycels",1'), "ValueError",
       "'report' is damaged: " },
-    { "cycles of a text", with("report", '%["cycles",%d+%],%["io_tiles"',
-      '["cycles","1"],["io_tiles"'),
-      "ValueError", "'report' is damaged: cycles: expected integer" },
+    { "cycles of a text", with("report", '%["cycles",%d+%],%["edges"',
+      '["cycles","1"],["edges"'), "ValueError", "'report' is damaged: cycles: expected integer" },
     { "a deep text", with("report", ('{"list":['):rep(5000) .. ("]}"):rep(5000)), "ValueError",
       "." },
     -- the executor

@@ -330,6 +330,8 @@ static void grad(LpGrad *g)
 
 LP_PRIMITIVE(grid_sampler,
              "grid_sampler(Tensor input, Tensor grid, int interpolation_mode, "
+             "int padding_mode, bool align_corners) -> Tensor @p\n"
+             "_grid_sampler(Tensor input, Tensor grid, int interpolation_mode, "
              "int padding_mode, bool align_corners) -> Tensor @p",
              infer, lp_grid_prepare, NULL, .kind = LP_OP_FUSED,
              .expand = expand_sampler, .grad = grad, .grad_in = 3,

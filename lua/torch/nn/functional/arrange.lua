@@ -75,6 +75,8 @@ return function(F)
     function(input, kernel, dilation, padding, stride)
       kernel, dilation, padding, stride = pairs_of(kernel, dilation, padding, stride)
       local single = input:dim() == 3
+      errors.check(single or input:dim() == 4, "RuntimeError",
+        "unfold: expected an input of 3 or 4 dimensions, got shape %s", tostring(input.shape))
       check_filled(input, single, "unfold")
       local x = single and input:unsqueeze(0) or input
       if padding[1] ~= 0 or padding[2] ~= 0 then
@@ -92,6 +94,8 @@ return function(F)
       kernel, dilation, padding, stride = pairs_of(kernel, dilation, padding, stride)
       output_size = tuple.of(output_size, 2, "output_size")
       local single = input:dim() == 2
+      errors.check(single or input:dim() == 3, "RuntimeError",
+        "fold: expected an input of 2 or 3 dimensions, got shape %s", tostring(input.shape))
       check_filled(input, single, "fold")
       local x = single and input:unsqueeze(0) or input
       local size = { output_size[1] + 2 * padding[1], output_size[2] + 2 * padding[2] }

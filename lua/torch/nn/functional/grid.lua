@@ -6,7 +6,7 @@ local core = require("lupine.core")
 local define = require("torch.nn.functional.define")
 local errors = require("lupine.base.errors")
 
-local grid_sampler = core.forms.internal.grid_sampler
+local grid_sampler = core.forms.internal._grid_sampler
 local MODES = { bilinear = 0, nearest = 1, bicubic = 2 }
 local PADDINGS = { zeros = 0, border = 1, reflection = 2 }
 
