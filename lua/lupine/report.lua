@@ -205,10 +205,9 @@ local M = { Report = Report }
 ---  or an entry a place of step:places(); what is nil stays as it was
 ---@return lupine.Report
 function M.simulate(step, options, placement)
-  local ok, plan = pcall(core.plan, step, options or {}, placement)
-  if not ok then
-    error(require("lupine.plan.remedies").explain(plan, step, options, nil, placement), 0)
-  end
+  local of = { step = step, system = options, placement = placement }
+  local plan = require("lupine.plan.remedies").explained(of, core.plan, step, options or {},
+    placement)
   return Report(plan, nil, { system = options, placement = placement })
 end
 

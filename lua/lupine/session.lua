@@ -57,20 +57,12 @@ local function index(step)
   return vars, by_name
 end
 
--- f(...), whose error of a program that does not fit says what would help.
-local function explained(step, system, smaller, f, ...)
-  local got = table.pack(pcall(f, ...))
-  if not got[1] then
-    error(remedies.explain(got[2], step, system, smaller), 0)
-  end
-  return table.unpack(got, 2, got.n)
-end
-
 -- What makes the program of a traced step and what the simulated system says of it.
 local function compiler(smaller)
   return function(step, compile)
     faults.compiling()
-    local plan, program = explained(step, compile.system, smaller, core.compile, step, compile)
+    local of = { step = step, system = compile.system, smaller = smaller }
+    local plan, program = remedies.explained(of, core.compile, step, compile)
     return program, report.Report(plan, nil, { system = compile.system })
   end
 end
@@ -78,7 +70,8 @@ end
 -- The report where there are shapes alone.
 local function plan_shapes(step, compile, smaller)
   step:complete(compile)
-  local plan = explained(step, compile.system, smaller, core.plan, step, compile.system)
+  local of = { step = step, system = compile.system, smaller = smaller }
+  local plan = remedies.explained(of, core.plan, step, compile.system)
   return report.Report(plan, nil, { system = compile.system })
 end
 

@@ -41,11 +41,8 @@ M.ADVICE = {
 local OFF_CHIP = "SessionOptions.%sTensorLocationSettings.location = "
   .. "popart.TensorLocation(popart.TensorStorage.OffChip)"
 
--- More cuts than these are not for reading.
-local MOST_CUTS = 7
-
 local function placed(detail)
-  if #detail.cuts > MOST_CUTS then
+  if not detail.legible then
     return "SessionOptions.virtualGraphMode = popart.VirtualGraphMode.Auto"
   end
   return ("builder:virtualGraph and builder:pipelineStage, from 1 on at %s"):format(

@@ -45,9 +45,6 @@ M.ADVICE = {
 local OFF_CHIP = "options.TensorLocations:set%sLocation("
   .. "poptorch.TensorLocationSettings():useOnChipStorage(false))"
 
--- More cuts than these are not for reading.
-local MOST_CUTS = 7
-
 -- Modules that begin the stages from IPU 1 on.
 local function blocks(detail)
   local out = {}
@@ -56,7 +53,7 @@ local function blocks(detail)
   end
   local accumulation = detail.accumulation
     and (", options.Training:gradientAccumulation(%d)"):format(detail.accumulation) or ""
-  local own = #out <= MOST_CUTS and (", or poptorch.BeginBlock of %s"):format(
+  local own = detail.legible and (", or poptorch.BeginBlock of %s"):format(
     table.concat(out, ", ")) or ""
   return ("options:setExecutionStrategy(poptorch.AutoBlocks(%d))%s%s"):format(detail.ipus,
     accumulation, own)

@@ -15,6 +15,7 @@
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local variants = require("lupine.plan.variants")
 
 local M = {}
 
@@ -116,7 +117,7 @@ end
 function Cuts:init(step, system)
   self.step, self.system = step, class.copy(system or {})
   self.system.allow_out_of_memory = true
-  self.system.strategy, self.system.liveness, self.system.separate_backward = "pipelined", 0, false
+  variants.pipeline(self.system)
   self.names, self._at, self._unit, self._units_of = {}, {}, {}, {}
   self._forward, self._backward, self._seen, self.tried = {}, {}, {}, 0
   local nodes, forward = {}, {}

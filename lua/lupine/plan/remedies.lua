@@ -54,7 +54,7 @@ local REMEDIES = {
   { hint = "pipeline", text = "a pipeline, which computes activations again",
     function(system, figures)
       local other = not variants.is_pipelined(system) and figures.ipus > 1
-      system.strategy, system.liveness, system.separate_backward = "pipelined", 0, false
+      variants.pipeline(system)
       return other and {} or nil
     end },
   { hint = "optimizer", text = "optimizer state off chip", moved("optimizer") },
@@ -62,6 +62,15 @@ local REMEDIES = {
   { hint = "weight", text = "weights off chip", moved("weight") },
   { hint = "activation", text = "activations off chip", moved("activation") },
 }
+
+-- Bytes of the fullest tile, with gaps.
+local function fullest(figures)
+  local most = 0
+  for _, m in memory.each(figures) do
+    most = math.max(most, m.max_tile_including_gaps)
+  end
+  return most
+end
 
 ---@class lupine.Remedy
 ---@field hint string name in front ends' lists
@@ -77,7 +86,7 @@ local REMEDIES = {
 
 local function result(trial, row, figures, detail, change)
   return { hint = row.hint, text = row.text, detail = detail, change = change, figures = figures,
-    saved = variants.fullest(trial.base) - variants.fullest(figures),
+    saved = fullest(trial.base) - fullest(figures),
     fits = memory.fits(figures), share = memory.fullest(figures),
     samples_per_second = figures.samples_per_second }
 end
@@ -138,9 +147,9 @@ local function on_ipus(trial, from, ipus, tries, options)
     detail)
 end
 
--- The fewest more IPUs, a power of two, on which the program fits, else the most that its
--- modules can be cut for.
-local function of_ipus(trial, from, options)
+-- The fewest more IPUs, a power of two, on which any of the first cuts fits, else the most that
+-- the modules can be cut for.
+local function fewest_ipus(trial, from, options)
   local ipus, best = 2, nil
   while ipus <= MOST_IPUS and not (best and best.fits) do
     local found = ipus > trial.base.ipus and on_ipus(trial, from, ipus, FIRST, options)
@@ -150,7 +159,13 @@ local function of_ipus(trial, from, options)
     best = found or best
     ipus = ipus * 2
   end
-  return best and best.fits and on_ipus(trial, from, best.detail.ipus, TRIES, options) or best
+  return best
+end
+
+-- The best cuts for these.
+local function of_ipus(trial)
+  local best = fewest_ipus(trial, trial)
+  return best and best.fits and on_ipus(trial, trial, best.detail.ipus, TRIES) or best
 end
 
 -- The list without its i-th element.
@@ -165,9 +180,10 @@ local function fewest(list, try)
   local got = try(list)
   local i = 1
   while got and i <= #list do
-    local less = try(without(list, i))
+    local fewer = without(list, i)
+    local less = try(fewer)
     if less then
-      list, got = without(list, i), less
+      list, got = fewer, less
     else
       i = i + 1
     end
@@ -209,28 +225,24 @@ end
 
 -- The same with as few more IPUs as it takes with all of the options and the fewest rows.
 local function on_more_ipus(trial, bases, options)
-  local base, n = bases[#bases], nil
-  local function fits(of, list, tries)
-    local system = of.trial:options(changes_of(list))
-    local got = system and (n and on_ipus(of.trial, trial, n, tries or FIRST, system)
-      or not n and of_ipus(of.trial, trial, system))
-    return got and got.fits and got
-  end
-  local most = fits(base, options)
-  if not most then
+  local base = bases[#bases]
+  local system = base.trial:options(changes_of(options))
+  local most = system and fewest_ipus(base.trial, trial, system)
+  if not most or not most.fits then
     return nil
   end
-  n = most.detail.ipus
+  local function cut(of, list, tries)
+    local changed = of.trial:options(changes_of(list))
+    local got = changed and on_ipus(of.trial, trial, most.detail.ipus, tries, changed)
+    return got and got.fits and got
+  end
   for i = #bases - 1, 1, -1 do
-    base = fits(bases[i], options) and bases[i] or base
+    base = cut(bases[i], options, FIRST) and bases[i] or base
   end
   local used = fewest(options, function(list)
-    return fits(base, list)
+    return cut(base, list, FIRST)
   end)
-  if not used then
-    return all_of(trial, most.figures, base.rows, options, { most })
-  end
-  local best = fits(base, used, TRIES)
+  local best = cut(base, used, TRIES)
   return all_of(trial, best.figures, base.rows, used, { best })
 end
 
@@ -259,10 +271,10 @@ function M.remedies(step, system, smaller, placement)
   local fewer = smaller and of_smaller(trial, smaller) or {}
   found[#found + 1] = fewer[#fewer]
   found[#found + 1] = of_cuts(trial)
-  found[#found + 1] = of_ipus(trial, trial)
+  found[#found + 1] = of_ipus(trial)
   local useful, fits = {}, false
   for _, r in ipairs(found) do
-    useful[#useful + 1] = (r.fits or r.saved > LEAST * variants.fullest(trial.base)) and r or nil
+    useful[#useful + 1] = (r.fits or r.saved > LEAST * fullest(trial.base)) and r or nil
     fits = fits or r.fits
   end
   table.sort(useful, function(a, b)
@@ -335,24 +347,33 @@ function M.text(remedies, words)
   return table.concat(out, "\n")
 end
 
---- Adds to the error of a tile that overflows what would make the complete step fit.
----@param e any
----@param step lupine.Step
----@param system? table core.plan's options
----@param smaller? function as for remedies
----@param placement? table core.plan's
----@return any e
-function M.explain(e, step, system, smaller, placement)
+-- Adds to the error of a tile that overflows what would make the complete step fit.
+local function explain(e, ...)
   if not errors.Exception:is(e) or e.type ~= "poplar_graph_memory_allocation_error" then
     return e
   end
   local said = e.message
-  e.remedies = M.remedies(step, system, smaller, placement)
+  e.remedies = M.remedies(...)
   function e.spell(words)
     e.message = ("%s.\n%s"):format(said, M.text(e.remedies, words))
   end
   e.spell()
   return e
+end
+
+--- fn(...), which plans a step; its error of a tile that overflows lists what would make the
+--- step fit.
+---@param of {step: lupine.Step, system: table?, smaller: function?, placement: table?} what
+---  `remedies` takes
+---@param fn function
+---@param ... any
+---@return any ... what fn returns
+function M.explained(of, fn, ...)
+  local got = table.pack(pcall(fn, ...))
+  if not got[1] then
+    error(explain(got[2], of.step, of.system, of.smaller, of.placement), 0)
+  end
+  return table.unpack(got, 2, got.n)
 end
 
 return M

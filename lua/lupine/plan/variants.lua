@@ -8,7 +8,6 @@
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
-local memory = require("lupine.report.memory")
 
 local M = {}
 
@@ -53,6 +52,15 @@ end
 function M.is_pipelined(system)
   return (system.strategy or "pipelined") == "pipelined"
 end
+
+--- Options of core.plan with which cuts of the modules take the place of the program's.
+---@param system table which it changes
+function M.pipeline(system)
+  system.strategy, system.liveness, system.separate_backward = "pipelined", 0, false
+end
+
+-- More cuts than these are not for reading.
+local MOST_CUTS = 7
 
 --- What variants of one step give, each simulated once.
 ---@class lupine.plan.Trial
@@ -109,7 +117,7 @@ end
 ---@param tries integer
 ---@param options? table of core.plan, in place of the step's
 ---@return table? figures
----@return {cuts: string[], ipus: integer, accumulation: integer?}? detail
+---@return {cuts: string[], legible: boolean, ipus: integer, accumulation: integer?}? detail
 function Trial:cut(stages, tries, options)
   if not M.is_pipelined(self.system) then
     return nil
@@ -128,7 +136,8 @@ function Trial:cut(stages, tries, options)
   if not ok then
     return nil
   end
-  local detail = { cuts = {}, ipus = stages, accumulation = changes.accumulation }
+  local detail = { cuts = {}, legible = #figures.cuts <= MOST_CUTS, ipus = stages,
+    accumulation = changes.accumulation }
   for i, at in ipairs(figures.cuts) do
     detail.cuts[i] = names[at]
   end
@@ -136,16 +145,5 @@ function Trial:cut(stages, tries, options)
 end
 
 M.Trial = Trial
-
---- Bytes of the fullest tile, with gaps.
----@param figures table
----@return integer
-function M.fullest(figures)
-  local most = 0
-  for _, m in memory.each(figures) do
-    most = math.max(most, m.max_tile_including_gaps)
-  end
-  return most
-end
 
 return M
