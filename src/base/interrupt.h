@@ -22,4 +22,8 @@ static inline bool lp_kernel_stops(void)
     return lp_interrupt_flag && lp_kernels_may_stop;
 }
 
+/* Signals of this thread wait from here on, and no longer. */
+void lp_signals_hold(sigset_t *before);
+void lp_signals_release(const sigset_t *before);
+
 #endif

@@ -27,7 +27,6 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -36,6 +35,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "src/base/interrupt.h"
 #include "src/base/team.h"
 
 enum { LINE = 64, LOOK = 64 /* rounds between looks at clock and place */ };
@@ -279,9 +279,8 @@ static bool grow(int n)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, start);
-    sigset_t all, before; /* signals are for the threads of the program */
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
+    sigset_t before; /* signals are for the threads of the program */
+    lp_signals_hold(&before);
     bool ok = true;
     for (; members < n && ok; members++) {
         pthread_t t;
@@ -290,7 +289,7 @@ static bool grow(int n)
             pthread_detach(t);
     }
     members -= !ok;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    lp_signals_release(&before);
     return ok;
 }
 

@@ -8,7 +8,6 @@
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 
 #include "src/base/cpu.h"
@@ -353,12 +352,11 @@ static dnnl_status_t run_alone(const LpDnnPrim *p, void *const args[],
  * handler of a signal would write: signals wait until it is done. */
 static dnnl_status_t run(const LpDnnPrim *p, void *const args[], void *work)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
+    sigset_t before;
+    lp_signals_hold(&before);
     dnnl_status_t s = omp_in_parallel() ? run_beside(p, args, work)
                                         : run_alone(p, args, work);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    lp_signals_release(&before);
     return s;
 }
 
