@@ -53,14 +53,14 @@ local function fits(kind, text)
     or type(kind) == "table" and tables.set(kind)[text]
 end
 
--- PopLibs' name of the option, and the one that PopTorch writes.
-local DITHERING = { "enableConvDithering", "enableConvolutionDithering" }
+--- Names of the option of convolutions to dither: PopLibs', and the one that PopTorch writes.
+M.DITHERING = { "enableConvDithering", "enableConvolutionDithering" }
 
 --- Whether convolutionOptions ask for dithering.
 ---@param given table<string, any>
 ---@return boolean
 function M.dithers(given)
-  for _, name in ipairs(DITHERING) do
+  for _, name in ipairs(M.DITHERING) do
     if tostring(given[name]) == "true" then
       return true
     end

@@ -305,7 +305,7 @@ end
 
 -- Options of libraries that the cost of products follows from.
 local COUNTED = { convolutionOptions = tables.set(
-  "partialsType availableMemoryProportion enableConvDithering enableConvolutionDithering"),
+  "partialsType availableMemoryProportion " .. table.concat(library_options.DITHERING, " ")),
   matmulOptions = tables.set("availableMemoryProportion") }
 local BY_NODE = "SessionOptions.partialsTypeMatMuls and Builder:setPartialsType say it"
 

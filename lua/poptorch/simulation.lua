@@ -5,6 +5,7 @@
 local Accessor = require("poptorch.data.accessor")
 local engine_options = require("lupine.engine_options")
 local enums = require("poptorch.enums")
+local library_options = require("lupine.library_options")
 local logging = require("poptorch.logging")
 local memory = require("lupine.report.memory")
 local overlap = require("poptorch.overlap")
@@ -16,6 +17,12 @@ local tables = require("lupine.base.tables")
 local M = {}
 
 local GROUPS = require("poptorch.options").GROUPS
+
+-- Options of libraries that setters of options write.
+local OWN = {}
+for _, name in ipairs(library_options.DITHERING) do
+  OWN[name] = "string"
+end
 
 local CHIPS = { [1] = "ipu1", [2] = "ipu2", [21] = "ipu21" }
 
@@ -90,7 +97,7 @@ local function without_effect(s, session)
   session_options.note(options._Popart._options, { training = s.training,
     engine = rules.engine_options(options), label = "_Popart.set('%s')",
     partials = options.Precision.partials_type,
-    own = { enableConvolutionDithering = "string", enableConvDithering = "string" } }, note)
+    own = OWN }, note)
   return out
 end
 

@@ -10,16 +10,11 @@
 #include "src/base/random.h"
 #include "src/kernel/attrs.h"
 
-static LpType type_of(const LpGraph *g, LpVal v)
-{
-    return lp_graph_operand_type(g, v);
-}
-
 /* Of the input and the weights of the forward convolution. */
 static void shapes(const LpGraph *g, const LpGraphNode *d, LpType *x, LpType *w)
 {
-    *x = type_of(g, d->in[0]);
-    *w = type_of(g, d->in[1]);
+    *x = lp_graph_operand_type(g, d->in[0]);
+    *w = lp_graph_operand_type(g, d->in[1]);
     if (d->op->product == LP_PRODUCT_CONV_INPUT)
         *x = *lp_graph_type(g, d->out);
     if (d->op->product == LP_PRODUCT_CONV_WEIGHT) {
