@@ -104,7 +104,7 @@ function Builder:step(program, ipu, from, cycles, count)
 end
 
 local function title(node)
-  return node.scope ~= "" and node.scope .. "/" .. node.operator or node.operator
+  return runs.title(node.scope, node.operator)
 end
 
 -- Vertices of an operator's compute sets, most cycles first.
@@ -146,18 +146,11 @@ function Builder:operator(parent, node, ipu, at, count)
   return at + node.cycles
 end
 
-local COPIES = {
-  copy = { "GlobalExchange", "copy to IPU %d" }, host_in = { "StreamCopy", "from the host" },
-  host_out = { "StreamCopy", "to the host" }, load = { "RemoteCopy", "from streaming memory" },
-  store = { "RemoteCopy", "to streaming memory" },
-  collective = { "GlobalExchange", "sums over replicas" },
-}
-
 function Builder:entry(parent, entry, row_at, count)
   local at = row_at + entry.start
-  local copy = COPIES[entry.kind]
-  if copy then
-    local p = self:program(parent, copy[1], copy[2]:format(entry.to or 0), { bytes = entry.bytes })
+  local kind, what = runs.move(entry)
+  if kind then
+    local p = self:program(parent, kind, what, { bytes = entry.bytes })
     return self:step(p, entry.ipu, at, entry.cycles, count)
   end
   local run = self:program(parent, "Sequence", runs.name(entry))
@@ -221,9 +214,8 @@ local function liveness_of(report)
   for ipu, m in memory.each(report) do
     local live = by_ipu[ipu] or { spans = {}, bytes = {} }
     for _, span in ipairs(live.spans) do
-      variables[#variables + 1] = record("variable", { name = span.scope ~= ""
-        and span.scope .. "/" .. span.name or span.name, ipu = ipu, bytes = span.bytes,
-        from = span.from, to = span.to })
+      variables[#variables + 1] = record("variable", { name = runs.title(span.scope, span.name),
+        ipu = ipu, bytes = span.bytes, from = span.from, to = span.to })
     end
     for i, bytes in ipairs(live.bytes) do
       local node = nodes[live.stage[i] < 0][live.node[i]]

@@ -213,11 +213,6 @@ function Summary:init(rows)
   end
 end
 
-local function grouped(n)
-  local text = ("%d"):format(n):reverse():gsub("(%d%d%d)", "%1,"):reverse()
-  return (text:gsub("^,", ""))
-end
-
 local function shapes_text(row)
   local out = {}
   for i, shape in ipairs(row.shapes) do
@@ -229,7 +224,7 @@ end
 local function line_of(row)
   local name = row.path == "" and row.class
     or ("  "):rep(row.depth) .. row.path:match("[^.]*$") .. " (" .. row.class .. ")"
-  return { name, shapes_text(row), grouped(row.params), grouped(row.mult_adds) }
+  return { name, shapes_text(row), check.grouped(row.params), check.grouped(row.mult_adds) }
 end
 
 --- The table as text.
@@ -249,8 +244,8 @@ function Summary:__tostring()
       .. "s"):format(table.unpack(line))
   end
   lines[#lines + 1] = ("parameters: %s (%.1f MB), of which %s are trained; multiply-adds: %s")
-    :format(grouped(self.total_params), self.total_param_bytes / 1e6,
-      grouped(self.trainable_params), grouped(self.total_mult_adds))
+    :format(check.grouped(self.total_params), self.total_param_bytes / 1e6,
+      check.grouped(self.trainable_params), check.grouped(self.total_mult_adds))
   return table.concat(lines, "\n")
 end
 

@@ -439,6 +439,14 @@ function M.count(n, noun)
   return ("%d %s%s"):format(n, noun, n == 1 and "" or "s")
 end
 
+--- 1234567 as "1,234,567".
+---@param n integer
+---@return string
+function M.grouped(n)
+  local text = ("%d"):format(math.abs(n)):reverse():gsub("(%d%d%d)", "%1,"):reverse()
+  return (n < 0 and "-" or "") .. text:gsub("^,", "")
+end
+
 --- Raises if more arguments are given than a function takes.
 ---@param where string
 ---@param most integer

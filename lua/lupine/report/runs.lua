@@ -29,6 +29,34 @@ function M.name(entry)
     and ("stage %d %s"):format(entry.stage, entry.backward and "backward" or "forward") or nil
 end
 
+-- Poplar's types of programs that move data, and what each moves.
+local MOVES = {
+  copy = { "GlobalExchange", "copy to IPU %d" }, host_in = { "StreamCopy", "from the host" },
+  host_out = { "StreamCopy", "to the host" }, load = { "RemoteCopy", "from streaming memory" },
+  store = { "RemoteCopy", "to streaming memory" },
+  collective = { "GlobalExchange", "sums over replicas" },
+}
+
+--- What an entry moves: "StreamCopy", "from the host"; nil of one that computes.
+---@param entry table
+---@return string? type
+---@return string? what
+function M.move(entry)
+  local move = MOVES[entry.kind]
+  if move then
+    return move[1], move[2]:format(entry.to or 0)
+  end
+  return nil
+end
+
+--- The name of an operator or value with its module's.
+---@param scope string
+---@param name string
+---@return string
+function M.title(scope, name)
+  return scope ~= "" and scope .. "/" .. name or name
+end
+
 local function key_of(stage, backward)
   return ("%d %s"):format(stage, backward)
 end

@@ -3,16 +3,13 @@
 --- schedule, operators. All of it follows from the report's fields (lupine.report.fields).
 ---
 --- Source: PopART user guide, profiling; Poplar user guide, profile summary.
+local check = require("lupine.base.check")
 local memory = require("lupine.report.memory")
 local runs = require("lupine.report.runs")
 
 local M = {}
 
--- 1234567 as "1,234,567".
-local function grouped(n)
-  local digits = ("%d"):format(math.abs(n)):reverse():gsub("(%d%d%d)", "%1,"):reverse()
-  return (n < 0 and "-" or "") .. digits:gsub("^,", "")
-end
+local grouped = check.grouped
 
 local function add(out, depth, fmt, ...)
   out[#out + 1] = ("  "):rep(depth) .. fmt:format(...)
@@ -324,12 +321,9 @@ end
 
 -- ---- further sections --------------------------------------------------------------------
 
-local COPIES = { copy = "GlobalExchange", collective = "GlobalExchange", host_in = "StreamCopy",
-  host_out = "StreamCopy", load = "RemoteCopy", store = "RemoteCopy" }
-
 -- The steps of an operator: exchange, sync, and tiles that execute its vertices.
 local function operator_steps(out, r, node)
-  local name = node.scope ~= "" and node.scope .. "/" .. node.operator or node.operator
+  local name = runs.title(node.scope, node.operator)
   if node.exchange > 0 then
     add(out, 3, "DoExchange: %s: %s cycles", name, grouped(node.exchange))
   end
@@ -361,7 +355,7 @@ function M.steps(r)
           operator_steps(out, r, node)
         end
       else
-        add(out, 2, "%s: IPU %d, %s bytes, %s cycles", COPIES[entry.kind] or entry.kind, entry.ipu,
+        add(out, 2, "%s: IPU %d, %s bytes, %s cycles", runs.move(entry) or entry.kind, entry.ipu,
           grouped(entry.bytes), grouped(entry.cycles))
       end
     end
@@ -381,8 +375,8 @@ function M.storage(r)
       return a.bytes > b.bytes or a.bytes == b.bytes and a.from < b.from
     end)
     for _, s in ipairs(spans) do
-      add(out, 2, "%s: %s bytes, steps %d to %d", s.scope ~= "" and s.scope .. "/" .. s.name
-        or s.name, grouped(s.bytes), s.from, s.to)
+      add(out, 2, "%s: %s bytes, steps %d to %d", runs.title(s.scope, s.name),
+        grouped(s.bytes), s.from, s.to)
     end
   end
   return table.concat(out, "\n") .. "\n"
