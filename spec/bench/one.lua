@@ -170,6 +170,7 @@ local function compiled(w, net, data)
   local opts = poptorch.Options()
   opts:deviceIterations(w.iterations or 1)
   opts:outputMode(poptorch.OutputMode.All)
+  opts:useIpuModel(true) -- training GPT-2 fits no single IPU; what is timed is this CPU
   if w.optimizer then
     opts.Training:gradientAccumulation(w.accumulation or 1)
     return poptorch.trainingModel(net, opts, w.optimizer(net:parameters(), HALF))
