@@ -8,7 +8,7 @@
 --- Source: PopART user guide 4.3; its Python API.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
-local closed = require("popart.closed")
+local closed = require("lupine.base.closed")
 local core = require("lupine.core")
 local devices = require("lupine.devices")
 local enums = require("popart.enums")

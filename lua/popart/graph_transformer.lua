@@ -8,7 +8,7 @@
 --- Source: PopART user guide, Importing graphs; its Python API, GraphTransformer.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
-local closed = require("popart.closed")
+local closed = require("lupine.base.closed")
 local core = require("lupine.core")
 local errors = require("popart.errors")
 local proto = require("lupine.onnx.proto")

@@ -15,7 +15,7 @@
 --- Source: PopART user guide 4.7.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
-local closed = require("popart.closed")
+local closed = require("lupine.base.closed")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local pattern = require("popart.log_pattern")

@@ -4,7 +4,7 @@
 --- Source: PopART Python API.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
-local closed = require("popart.closed")
+local closed = require("lupine.base.closed")
 local core = require("lupine.core")
 local enums = require("popart.enums")
 local errors = require("popart.errors")

@@ -4,7 +4,7 @@
 --- Source: PopART Python API, VariableSettings.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
-local closed = require("popart.closed")
+local closed = require("lupine.base.closed")
 local enums = require("popart.enums")
 local errors = require("popart.errors")
 local signatures = require("lupine.base.signatures")

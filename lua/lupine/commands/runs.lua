@@ -1,6 +1,6 @@
 --- `lupine runs`: what runs there are, how they differ, and deleting them.
 local codes = require("lupine.commands")
-local columns = require("lupine.run.columns")
+local columns = require("lupine.base.columns")
 local compare = require("lupine.run.compare")
 local core = require("lupine.core")
 local delete = require("lupine.run.delete")

@@ -1,5 +1,5 @@
 --- Runs beside each other, and one by itself, as text.
-local columns = require("lupine.run.columns")
+local columns = require("lupine.base.columns")
 local scores = require("lupine.run.sweep.scores")
 
 local M = {}

@@ -4,7 +4,7 @@
 --- Source: PopART C++ API, ClipNormSettings.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
-local closed = require("popart.closed")
+local closed = require("lupine.base.closed")
 local enum = require("lupine.base.enum")
 local errors = require("popart.errors")
 local logging = require("popart.logging")

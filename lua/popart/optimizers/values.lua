@@ -7,7 +7,7 @@
 --- Source: PopART C++ API, OptimizerValue; its Python API, optimizers.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
-local closed = require("popart.closed")
+local closed = require("lupine.base.closed")
 local errors = require("popart.errors")
 local tables = require("lupine.base.tables")
 

@@ -3,7 +3,7 @@
 --- which save; the second one is a Ctrl-C here, which ends them.
 local class = require("lupine.base.class")
 local codes = require("lupine.commands")
-local columns = require("lupine.run.columns")
+local columns = require("lupine.base.columns")
 local core = require("lupine.core")
 local scores = require("lupine.run.sweep.scores")
 local state = require("lupine.run.sweep.state")
