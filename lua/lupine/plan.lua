@@ -11,6 +11,7 @@
 --- `lupine plan SCRIPT` does it for the first program that a script compiles.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local columns = require("lupine.base.columns")
 local core = require("lupine.core")
 local cuts = require("lupine.plan.cuts")
 local errors = require("lupine.base.errors")
@@ -235,25 +236,16 @@ local function cells(v)
 end
 
 function Plan.__tostring(self)
-  local rows, wide, lines, split = { HEAD }, {}, {}, nil
+  local rows, lines, split = {}, {}, nil
   for i, v in ipairs(self.plans) do
-    rows[#rows + 1] = cells(v)
+    rows[i] = cells(v)
     split = split or not v.fits and i or nil
   end
-  for _, row in ipairs(rows) do
-    for i, cell in ipairs(row) do
-      wide[i] = math.max(wide[i] or 0, #cell)
-    end
-  end
-  for r, row in ipairs(rows) do
-    local line = {}
-    for i, cell in ipairs(row) do
-      line[i] = cell .. (i < #row and (" "):rep(wide[i] - #cell) or "")
-    end
-    if split and r == split + 1 then
+  for line in columns.text(HEAD, rows):gmatch("[^\n]+") do
+    if split and #lines == split then
       lines[#lines + 1] = "Too large for the tiles:"
     end
-    lines[#lines + 1] = table.concat(line, "  ")
+    lines[#lines + 1] = line
   end
   local told = {}
   for _, r in ipairs(self.refused) do

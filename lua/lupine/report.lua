@@ -6,11 +6,34 @@
 --- the cost model computes (see runtime/cost/cost.h for its sources).
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
+local closed = require("lupine.base.closed")
 local core = require("lupine.core")
 local file = require("lupine.report.file")
 local memory = require("lupine.report.memory")
 local summary = require("lupine.report.summary")
 local tables = require("lupine.base.tables")
+
+-- Group of fields -> names in order, and their rows by name; made once.
+local groups
+
+local function fields_of(group)
+  if not groups then
+    groups = {}
+    for _, row in ipairs(core.report_fields()) do
+      local of = groups[row.group] or { names = {}, rows = {} }
+      groups[row.group] = of
+      of.names[#of.names + 1] = row.name
+      of.rows[row.name or ""] = row
+    end
+  end
+  return groups[group].names, groups[group].rows
+end
+
+-- Whether a report can have it: not all have phases, and not all a plan.
+local function is_field(name)
+  local _, rows = fields_of("report")
+  return rows[name] ~= nil or name == "plan"
+end
 
 ---@class lupine.Report: lupine.report.report
 ---@field plan userdata what the figures are of: plan:nodes(), plan:json()
@@ -29,7 +52,8 @@ local stored_of, how_of, advice_of = by_report(), by_report(), by_report()
 ---  text: string?} in place of the plan: what was said of it before; `schedule` gives the
 ---  figures' part of that name and `plan` makes the plan again, when they are asked for;
 ---  `text` is the JSON of all of it, `gains` and `remedies` what these methods give
----@param how? {system: table?, placement: table?} options of core.plan that the plan is of
+---@param how? {system: table?, placement: table?, spelling: table?} options of core.plan that
+---  the plan is of, and how a front end spells such (lua/lupine/plan/variants.lua)
 function Report:init(plan, stored, how)
   for k, v in pairs(stored and stored.figures or plan:report()) do
     self[k] = v
@@ -44,7 +68,11 @@ function Report.__index(self, key)
     self[key] = later[key]()
     return self[key]
   end
-  return Report[key]
+  local value = Report[key]
+  if value == nil and type(key) == "string" and not key:find("^_") and not is_field(key) then
+    closed.unknown(self, key)
+  end
+  return value
 end
 
 --- The figures, all of them, and the summary: plain data.
@@ -96,24 +124,23 @@ function Report:liveness()
   return self.plan:liveness()
 end
 
--- What find(step, options, placement) gives, once; of a file, what it has by this name.
+-- What find(step, how) gives, once; of a file, what it has by this name.
 local function simulated(self, name, find)
   local known, how = advice_of[self] or {}, how_of[self]
   advice_of[self] = known
   if not known[name] then
     known[name] = (stored_of[self] or {})[name]
-      or how and find(self.plan:step(), how.system, how.placement) or {}
+      or how and find(self.plan:step(), how) or {}
   end
   return known[name]
 end
 
 --- What would make the program faster, most first: other options and cuts, each simulated
---- once on its step. Of a file, what was found when it was written.
+--- once on its step; printed, a table. Of a file, what was found when it was written.
 ---@return lupine.Gain[]
 function Report:gains()
-  return simulated(self, "gains", function(...)
-    return require("lupine.plan.gains").of(...)
-  end)
+  local gains = require("lupine.plan.gains")
+  return gains.shown(simulated(self, "gains", gains.of))
 end
 
 --- What would make a program fit that is too large for its tiles, likewise: what fits
@@ -121,10 +148,10 @@ end
 ---@return {text: string, saved: integer, fits: boolean, share: number,
 ---  samples_per_second: number}[]
 function Report:remedies()
-  return simulated(self, "remedies", function(step, system, placement)
+  return simulated(self, "remedies", function(step, how)
     local remedies = require("lupine.plan.remedies")
     return memory.fits(self) and {}
-      or remedies.plain(remedies.remedies(step, system, nil, placement))
+      or remedies.plain(remedies.remedies(step, how.system, nil, how.placement), how.spelling)
   end)
 end
 
@@ -218,22 +245,6 @@ end
 ---  doc: string}[]
 function M.fields()
   return core.report_fields()
-end
-
--- Group -> names of its fields in order, and their rows by name; made once.
-local groups
-
-local function fields_of(group)
-  if not groups then
-    groups = {}
-    for _, row in ipairs(M.fields()) do
-      local of = groups[row.group] or { names = {}, rows = {} }
-      groups[row.group] = of
-      of.names[#of.names + 1] = row.name
-      of.rows[row.name or ""] = row
-    end
-  end
-  return groups[group].names, groups[group].rows
 end
 
 local KINDS = {} -- kind of a field -> what is wrong with a value of it, or nil

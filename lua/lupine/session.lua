@@ -57,30 +57,38 @@ local function index(step)
   return vars, by_name
 end
 
+-- fn(step, …), which plans it; with an error that lists remedies.
+local function explained(step, system, spec, fn, ...)
+  return remedies.explained({ step = step, system = system, smaller = spec.smaller,
+    spelling = spec.spelling }, fn, step, ...)
+end
+
+local function report_of(plan, system, spec)
+  return report.Report(plan, nil, { system = system, spelling = spec.spelling })
+end
+
 -- What makes the program of a traced step and what the simulated system says of it.
-local function compiler(smaller)
+local function compiler(spec)
   return function(step, compile)
     faults.compiling()
-    local of = { step = step, system = compile.system, smaller = smaller }
-    local plan, program = remedies.explained(of, core.compile, step, compile)
-    return program, report.Report(plan, nil, { system = compile.system })
+    local plan, program = explained(step, compile.system, spec, core.compile, compile)
+    return program, report_of(plan, compile.system, spec)
   end
 end
 
 -- The report where there are shapes alone.
-local function plan_shapes(step, compile, smaller)
+local function plan_shapes(step, compile, spec)
   step:complete(compile)
-  local of = { step = step, system = compile.system, smaller = smaller }
-  local plan = remedies.explained(of, core.plan, step, compile.system)
-  return report.Report(plan, nil, { system = compile.system })
+  return report_of(explained(step, compile.system, spec, core.plan, compile.system),
+    compile.system, spec)
 end
 
 -- The program of a complete one, which was stored with its report.
 local function lower_stored(step, compile, spec)
   stored.bind(step, (index(step)), spec)
   local program = core.lower(step, { host = compile.host })
-  return program, spec.changed and report.Report(core.plan(step, compile.system), nil,
-    { system = compile.system }) or stored.report(spec.executable, step, compile.system)
+  return program, spec.changed and report_of(core.plan(step, compile.system), compile.system, spec)
+    or stored.report(spec.executable, step, compile.system, spec.spelling)
 end
 
 -- What a spec says of the program's surface, with defaults.
@@ -114,14 +122,14 @@ local function compile_step(self, step, spec)
       spec.executable ~= nil)
   end
   if self.shapes then
-    self.report = plan_shapes(step, compile, spec.smaller)
+    self.report = plan_shapes(step, compile, spec)
   elseif spec.executable then
     program, self.report = lower_stored(step, compile, spec)
   elseif spec.cache then
     program, self.report, step = cache.compile(step, compile, spec.cache,
-      compiler(spec.smaller))
+      compiler(spec))
   else
-    program, self.report = compiler(spec.smaller)(step, compile)
+    program, self.report = compiler(spec)(step, compile)
   end
   self.vars = index(step)
   self.device_iterations = step:loops()
@@ -177,7 +185,8 @@ end
 --- ({size, orthogonal}), system (options of lupine.report.simulate), host (of
 --- step:compile), calls (functions that host calls name, by ID: of a list of
 --- tensors, to a list), progress (called with each part of compiling that is
---- done), smaller (the step of smaller micro-batches: plan/remedies.lua), seed, place
+--- done), smaller (the step of smaller micro-batches: plan/remedies.lua), spelling (of options, for
+--- reports: plan/variants.lua), seed, place
 --- (report -> the lupine.Device that it runs on, nil: none, before memory is made), cache
 --- (of compiled steps: session/cache.lua). Modes are those of core.output_modes.
 ---
@@ -455,9 +464,9 @@ local M = { Session = Session, index = index }
 
 local caught -- what gets programs in place of compiling them
 
---- From now on `fn` gets each step that would be compiled, complete, with the options of the
---- simulated system.
----@param fn fun(step: lupine.Step, system: table)
+--- From now on `fn` gets each step that would be compiled, complete, with what a session of
+--- it would be made of.
+---@param fn fun(step: lupine.Step, spec: table)
 function M.catch(fn)
   caught = fn
 end
@@ -473,7 +482,7 @@ function M.open(step, spec)
     if not spec.executable then
       M.complete(step, spec)
     end
-    caught(step, spec.system or {})
+    caught(step, spec)
   end
   return Session(step, spec)
 end

@@ -38,8 +38,9 @@ M.ADVICE = {
   end,
 }
 
-local OFF_CHIP = "SessionOptions.%sTensorLocationSettings.location = "
-  .. "popart.TensorLocation(popart.TensorStorage.OffChip)"
+local ON_CHIP = "SessionOptions.%sTensorLocationSettings.location = "
+  .. "popart.TensorLocation(popart.TensorStorage.OnChip)"
+local OFF_CHIP = ON_CHIP:gsub("OnChip", "OffChip")
 
 local function placed(detail)
   if not detail.legible then
@@ -49,9 +50,9 @@ local function placed(detail)
     table.concat(detail.cuts, ", "))
 end
 
---- How the remedies of a program that does not fit are spelled
---- (lua/lupine/plan/remedies.lua).
-M.REMEDIES = {
+--- How the options are spelled that the simulated system changes, to make a program fit or
+--- faster (lua/lupine/plan/), by the change's hint.
+M.OPTIONS = {
   partials = 'SessionOptions.partialsTypeMatMuls = "half", and of convolutions '
     .. 'builder:setPartialsType(id, "HALF")',
   proportion = function(detail)
@@ -68,15 +69,31 @@ M.REMEDIES = {
   weight = OFF_CHIP:format("weight"),
   activation = OFF_CHIP:format("activation"),
   micro_batch = function(detail)
-    return ("inputs of half the rows, SessionOptions.accumulationFactor = %d"):format(
-      detail.accumulation)
+    return ("inputs of 1/%d of the rows, SessionOptions.accumulationFactor = %d"):format(
+      detail.factor, detail.accumulation)
   end,
   cuts = placed,
   ipus = placed,
+  -- what makes a program faster
+  accumulation = function(detail)
+    return ("SessionOptions.accumulationFactor = %d"):format(detail.accumulation)
+  end,
+  no_recompute = "SessionOptions.autoRecomputation = popart.RecomputationType.None",
+  io_tiles = function(detail)
+    return ("SessionOptions.numIOTiles = %d"):format(detail.tiles)
+  end,
+  on_chip = function(detail)
+    local out = {}
+    for i, kind in ipairs(detail.kinds) do
+      out[i] = ON_CHIP:format(kind == "optimizer" and "optimizerState" or kind)
+    end
+    return table.concat(out, ", ")
+  end,
+  host = "SessionOptions.syntheticDataMode = popart.SyntheticDataMode.Zeros, to measure with",
 }
 
 --- f(...); an error with a hint gets the advice.
 ---@type fun(f: function, ...: any): any
-M.call = advice(M.ADVICE, M.REMEDIES)
+M.call = advice(M.ADVICE)
 
 return M

@@ -3,6 +3,7 @@
 --- (popart.SessionOptions), model (popart.traced Model), traced, flow (popart.DataFlow),
 --- device (popart.DeviceInfo), where (popart.placement), groups, batches, accumulation,
 --- replicas, training, and session (lupine.Session) once it is prepared.
+local advice = require("popart.advice")
 local annotations = require("popart.annotations")
 local dataflow = require("popart.dataflow")
 local device_info = require("popart.device_info")
@@ -252,7 +253,7 @@ function M.spec(s)
         half_partials = half_partials(o), half_statistics = not o.enableStableNorm,
         trap = o.enableFloatingPointChecks }, names = false },
     tensors = { parameter = parameter, buffer = buffer }, anchors = anchors,
-    system = system(s), seed = 0,
+    system = system(s), spelling = advice.OPTIONS, seed = 0,
   }
 end
 

@@ -42,8 +42,9 @@ M.ADVICE = {
   end,
 }
 
-local OFF_CHIP = "options.TensorLocations:set%sLocation("
-  .. "poptorch.TensorLocationSettings():useOnChipStorage(false))"
+local ON_CHIP = "options.TensorLocations:set%sLocation("
+  .. "poptorch.TensorLocationSettings():useOnChipStorage(true))"
+local OFF_CHIP = ON_CHIP:gsub("true", "false")
 
 -- Modules that begin the stages from IPU 1 on.
 local function blocks(detail)
@@ -59,9 +60,9 @@ local function blocks(detail)
     accumulation, own)
 end
 
---- How the remedies of a program that does not fit are spelled
---- (lua/lupine/plan/remedies.lua).
-M.REMEDIES = {
+--- How the options are spelled that the simulated system changes, to make a program fit or
+--- faster (lua/lupine/plan/), by the change's hint.
+M.OPTIONS = {
   partials = "options.Precision:setPartialsType(torch.half)",
   proportion = function(detail)
     local given = detail.proportion
@@ -87,10 +88,26 @@ M.REMEDIES = {
   end,
   cuts = blocks,
   ipus = blocks,
+  -- what makes a program faster
+  accumulation = function(detail)
+    return ("options.Training:gradientAccumulation(%d)"):format(detail.accumulation)
+  end,
+  no_recompute = 'options._Popart:set("autoRecomputation", "NoRecompute")',
+  io_tiles = function(detail)
+    return ("options.TensorLocations:numIOTiles(%d)"):format(detail.tiles)
+  end,
+  on_chip = function(detail)
+    local out = {}
+    for i, kind in ipairs(detail.kinds) do
+      out[i] = ON_CHIP:format(kind:gsub("^%l", string.upper))
+    end
+    return table.concat(out, ", ")
+  end,
+  host = "options:enableSyntheticData(true), to measure with",
 }
 
 --- f(...); an error with a hint gets the advice.
 ---@type fun(f: function, ...: any): any
-M.call = advice(M.ADVICE, M.REMEDIES)
+M.call = advice(M.ADVICE)
 
 return M

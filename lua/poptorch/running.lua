@@ -135,7 +135,7 @@ local function trace(s, spec, tensors)
   supported.check(s.options, s.training)
   check_replicated_buffers(s, vars)
   local wanted = completing.spec(s, losses, by_name)
-  wanted.system = simulation.settings(s.options, target)
+  wanted.system, wanted.spelling = simulation.settings(s.options, target), advice.OPTIONS
   wanted.cache = caching.of(s.options, target)
   wanted.tensors, wanted.calls = own.tensors_of(s), s.calls
   wanted.seed = s.options.random_seed or require("torch").initial_seed()

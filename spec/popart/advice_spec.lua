@@ -9,7 +9,7 @@ local tables = require("lupine.base.tables")
 describe("the advice of popart", function()
   it("is there for each hint that poptorch's is for", function()
     assert.same(tables.keys(poptorch.ADVICE), tables.keys(advice.ADVICE))
-    assert.same(tables.keys(poptorch.REMEDIES), tables.keys(advice.REMEDIES))
+    assert.same(tables.keys(poptorch.OPTIONS), tables.keys(advice.OPTIONS))
   end)
 
   it("stands behind the message, by PopART's names", function()

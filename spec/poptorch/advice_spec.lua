@@ -51,11 +51,13 @@ describe("the advice of poptorch", function()
     end
   end)
 
-  it("spells each remedy of a program that does not fit, and nothing else", function()
-    local spelled = tables.with(advice.REMEDIES, {})
-    for hint in read("lua/lupine/plan/remedies.lua"):gmatch('hint = "([%w_]+)"') do
-      assert.truthy(advice.REMEDIES[hint], hint)
-      spelled[hint] = nil
+  it("spells each change that is simulated, and nothing else", function()
+    local spelled = tables.with(advice.OPTIONS, {})
+    for _, name in ipairs({ "remedies", "gains" }) do
+      for hint in read(("lua/lupine/plan/%s.lua"):format(name)):gmatch('hint = "([%w_]+)"') do
+        assert.truthy(advice.OPTIONS[hint], hint)
+        spelled[hint] = nil
+      end
     end
     assert.same({}, spelled)
   end)

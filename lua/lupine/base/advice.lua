@@ -4,17 +4,10 @@
 ---   a text      the advice, which is added in brackets
 ---   a function  of the error, which it changes: an operator or a class of errors
 ---               that the front end has another name for
---- An error that lists remedies has a function `spell`, which is given how the front end
---- spells each (lua/lupine/plan/remedies.lua).
 local errors = require("lupine.base.errors")
 
-local function speak(words, remedies, e)
-  local known = errors.Exception:is(e)
-  if known and e.spell then
-    e.spell(remedies)
-    e.spell = nil
-  end
-  local advice = known and words[e.hint]
+local function speak(words, e)
+  local advice = errors.Exception:is(e) and words[e.hint]
   if not advice then
     return e
   end
@@ -28,19 +21,18 @@ local function speak(words, remedies, e)
 end
 
 -- What pcall gave, without a table: it stands around every call of a model.
-local function result(words, remedies, ok, ...)
+local function result(words, ok, ...)
   if not ok then
-    error(speak(words, remedies, (...)), 0)
+    error(speak(words, (...)), 0)
   end
   return ...
 end
 
 --- call(f, ...) = f(...) whose errors speak a front end's words.
 ---@param words table<string, string|fun(e: table)>
----@param remedies? table<string, string|fun(detail: table): string> how they are spelled
 ---@return fun(f: function, ...: any): any call
-return function(words, remedies)
+return function(words)
   return function(f, ...)
-    return result(words, remedies, pcall(f, ...))
+    return result(words, pcall(f, ...))
   end
 end

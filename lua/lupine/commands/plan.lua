@@ -68,8 +68,8 @@ function M.run(...)
       accumulation = numbers(options.accumulation, "accumulation"),
       tries = options.tries and number(options.tries, "tries") }
     return function()
-      return run_script(path, rest, function(step, system)
-        opts.system = system
+      return run_script(path, rest, function(step, spec)
+        opts.system = spec.system
         print(plan(step, opts))
         io.stdout:flush()
         os.exit(codes.DONE, true)

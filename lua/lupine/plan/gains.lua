@@ -1,6 +1,7 @@
 --- What would make a program faster: changes of its options and cuts, each simulated on the
 --- complete step. Nothing is traced again; where more rows make an update the samples of one
 --- change and nothing else does.
+local columns = require("lupine.base.columns")
 local memory = require("lupine.report.memory")
 local variants = require("lupine.plan.variants")
 
@@ -13,29 +14,29 @@ local TRIES = 24
 local LEAST = 0.005
 
 local function on_chip(system)
-  local changed
+  local kinds = {}
   for _, kind in ipairs(variants.LOCATIONS) do
     if system[kind] and system[kind].on_chip == false then
       variants.place(system, kind, true)
-      changed = {}
+      kinds[#kinds + 1] = kind
     end
   end
-  return changed
+  return #kinds > 0 and { kinds = kinds } or nil
 end
 
 local function io_tiles(system)
   local none = (system.io_tiles or 0) == 0
   system.io_tiles = 64
-  return none and {} or nil
+  return none and { tiles = 64 } or nil
 end
 
 -- A change each; `cuts` is searched.
 local CHANGES = {
   { hint = "accumulation", text = "twice the micro-batches an update", function(system, figures)
     system.accumulation = 2 * figures.micro_batches
-    return figures.training and {} or nil
+    return figures.training and { accumulation = system.accumulation } or nil
   end },
-  { hint = "recompute", text = "no activations computed again", function(system, figures)
+  { hint = "no_recompute", text = "no activations computed again", function(system, figures)
     local other = figures.training and system.recompute ~= "none"
     system.recompute = "none"
     return other and {} or nil
@@ -62,39 +63,59 @@ local CHANGES = {
 ---@class lupine.Gain
 ---@field hint string which change
 ---@field text string in words
+---@field option string? what to set for it, as the program's front end spells it
 ---@field saves number share of a sample's time
 ---@field samples_per_second number
 ---@field share number of the fullest tile, 1: all its memory
 ---@field fits boolean
 ---@field cuts string[]? modules that begin the stages from IPU 1 on
 
-local function result(trial, row, figures)
+local function result(trial, row, figures, detail, spelling)
   local saves = 1 - trial.base.samples_per_second / figures.samples_per_second
-  return saves >= LEAST and { hint = row.hint, text = row.text, saves = saves,
+  local option = variants.spelled({ { hint = row.hint, detail = detail } }, spelling)[1]
+  return saves >= LEAST and { hint = row.hint, text = row.text, option = option, saves = saves,
+    cuts = detail.cuts,
     samples_per_second = figures.samples_per_second, share = memory.fullest(figures),
     fits = memory.fits(figures) } or nil
 end
 
+-- Of a list of gains.
+local Table = {}
+
+function Table.__tostring(list)
+  local rows = {}
+  for i, g in ipairs(list) do
+    rows[i] = { g.text, ("%.1f %%"):format(100 * g.saves), ("%.4g"):format(g.samples_per_second),
+      ("%.1f %%"):format(100 * g.share) .. (g.fits and "" or ", does not fit"), g.option or "" }
+  end
+  return #rows == 0 and "None of the changes that are simulated saves time"
+    or columns.text({ "change", "less time", "samples/s", "fullest tile", "option" }, rows)
+end
+
+--- The list, which prints as a table from now on.
+---@param list lupine.Gain[]
+---@return lupine.Gain[]
+function M.shown(list)
+  return setmetatable(list, Table)
+end
+
 --- The changes that save time, most first.
 ---@param step lupine.Step complete
----@param system? table core.plan's options
----@param placement? table core.plan's
+---@param how {system: table?, placement: table?, spelling: table?} core.plan's options and
+---  placement, and how a front end spells them
 ---@return lupine.Gain[]
-function M.of(step, system, placement)
-  local trial, out = variants.Trial(step, system, placement), {}
+function M.of(step, how)
+  local trial, out = variants.Trial(step, how.system, how.placement), {}
   for _, row in ipairs(CHANGES) do
-    local figures = trial:figures({ row[1] })
-    out[#out + 1] = figures and result(trial, row, figures) or nil
+    local figures, details = trial:figures({ row[1] })
+    out[#out + 1] = figures and result(trial, row, figures, details[1], how.spelling) or nil
   end
   local figures, detail
   if trial.base.ipus > 1 then
     figures, detail = trial:cut(trial.base.ipus, TRIES)
   end
-  local cut = figures and result(trial, { hint = "cuts", text = "other cuts" }, figures)
-  if cut then
-    cut.cuts = detail.cuts
-    out[#out + 1] = cut
-  end
+  out[#out + 1] = figures and result(trial, { hint = "cuts", text = "other cuts" }, figures, detail,
+    how.spelling) or nil
   table.sort(out, function(a, b)
     return a.saves > b.saves or a.saves == b.saves and a.hint < b.hint
   end)

@@ -120,7 +120,7 @@ local function of_smaller(trial, smaller)
       break
     end
     local remedy = result(trial, { hint = "micro_batch", text = ("%s of the rows in a micro-batch")
-      :format(SHARES[factor]) }, other.base, { accumulation = accumulation })
+      :format(SHARES[factor]) }, other.base, { accumulation = accumulation, factor = factor })
     remedy.trial = other
     out[#out + 1] = remedy
     if remedy.fits then
@@ -302,29 +302,22 @@ local function name_of(remedy)
   return "together: " .. table.concat(out, ", ")
 end
 
-local function spelled(remedy, words)
-  local list = remedy.all or { remedy }
-  local out = {}
-  for _, r in ipairs(list) do
-    local word = words and words[r.hint]
-    out[#out + 1] = type(word) == "function" and word(r.detail) or word
-  end
-  return #out > 0 and "; " .. table.concat(out, ", ") or ""
-end
-
-local function line(r)
-  return ("%s: %d bytes less on the fullest tile, %s (%.0f %% of it, %.4g samples/s)"):format(
-    name_of(r), r.saved, r.fits and "fits" or "not enough", 100 * r.share, r.samples_per_second)
+local function line(r, words)
+  local options = table.concat(variants.spelled(r.all or { r }, words), ", ")
+  return ("%s: %d bytes less on the fullest tile, %s (%.0f %% of it, %.4g samples/s)%s"):format(
+    name_of(r), r.saved, r.fits and "fits" or "not enough", 100 * r.share, r.samples_per_second,
+    options ~= "" and "; " .. options or "")
 end
 
 --- The remedies as plain data, for reports.
 ---@param remedies lupine.Remedy[]
+---@param words? table as for text
 ---@return {text: string, saved: integer, fits: boolean, share: number,
 ---  samples_per_second: number}[]
-function M.plain(remedies)
+function M.plain(remedies, words)
   local out = {}
   for i, r in ipairs(remedies) do
-    out[i] = { text = line(r), saved = r.saved, fits = r.fits, share = r.share,
+    out[i] = { text = line(r, words), saved = r.saved, fits = r.fits, share = r.share,
       samples_per_second = r.samples_per_second }
   end
   return out
@@ -341,37 +334,33 @@ function M.text(remedies, words)
   local out, fits = { "Simulated remedies:" }, false
   for _, r in ipairs(remedies) do
     fits = fits or r.fits
-    out[#out + 1] = ("  %s%s"):format(line(r), spelled(r, words))
+    out[#out + 1] = "  " .. line(r, words)
   end
   out[#out + 1] = not fits and "  not even all of them together fit on these IPUs" or nil
   return table.concat(out, "\n")
 end
 
 -- Adds to the error of a tile that overflows what would make the complete step fit.
-local function explain(e, ...)
+local function explain(e, of)
   if not errors.Exception:is(e) or e.type ~= "poplar_graph_memory_allocation_error" then
     return e
   end
-  local said = e.message
-  e.remedies = M.remedies(...)
-  function e.spell(words)
-    e.message = ("%s.\n%s"):format(said, M.text(e.remedies, words))
-  end
-  e.spell()
+  e.remedies = M.remedies(of.step, of.system, of.smaller, of.placement)
+  e.message = ("%s.\n%s"):format(e.message, M.text(e.remedies, of.spelling))
   return e
 end
 
 --- fn(...), which plans a step; its error of a tile that overflows lists what would make the
 --- step fit.
----@param of {step: lupine.Step, system: table?, smaller: function?, placement: table?} what
----  `remedies` takes
+---@param of {step: lupine.Step, system: table?, smaller: function?, placement: table?,
+---  spelling: table?} what `remedies` takes, and `text`
 ---@param fn function
 ---@param ... any
 ---@return any ... what fn returns
 function M.explained(of, fn, ...)
   local got = table.pack(pcall(fn, ...))
   if not got[1] then
-    error(explain(got[2], of.step, of.system, of.smaller, of.placement), 0)
+    error(explain(got[2], of), 0)
   end
   return table.unpack(got, 2, got.n)
 end

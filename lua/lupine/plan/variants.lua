@@ -59,6 +59,19 @@ function M.pipeline(system)
   system.strategy, system.liveness, system.separate_backward = "pipelined", 0, false
 end
 
+--- How a front end spells the options of changes, in order.
+---@param list {hint: string, detail: table}[]
+---@param words? table<string, string|fun(detail: table): string> by hint
+---@return string[]
+function M.spelled(list, words)
+  local out = {}
+  for _, change in ipairs(list) do
+    local word = words and words[change.hint]
+    out[#out + 1] = type(word) == "function" and word(change.detail) or word
+  end
+  return out
+end
+
 -- More cuts than these are not for reading.
 local MOST_CUTS = 7
 

@@ -29,8 +29,9 @@ local function add(out, kind, title, text, saves)
 end
 
 local function gain_text(gain)
-  return ("Simulated: with %s a sample takes %s less time (%.4g samples/s, the fullest tile %s "
-    .. "full%s)."):format(gain.text, percent(gain.saves), gain.samples_per_second,
+  local option = gain.option and (" (%s)"):format(gain.option) or ""
+  return ("Simulated: with %s%s a sample takes %s less time (%.4g samples/s, the fullest tile %s "
+    .. "full%s)."):format(gain.text, option, percent(gain.saves), gain.samples_per_second,
     percent(gain.share), gain.fits and "" or ": it does not fit")
 end
 
@@ -260,7 +261,7 @@ local function recomputation(out, report)
     add(out, "note", "Activations are computed again",
       ("%s of the stages' cycles run forward operators a second time, to save memory."):format(
         percent(again / all)),
-      saves(report, { "recompute" }, "Where memory is left, recomputing less saves up to that."))
+      saves(report, { "no_recompute" }, "Where memory is left, recomputing less saves up to that."))
   end
 end
 

@@ -244,8 +244,9 @@ end
 ---@param file lupine.session.File
 ---@param step lupine.Step
 ---@param system table the options that it was planned with
+---@param spelling? table of options, as Report's
 ---@return lupine.Report
-function M.report(file, step, system)
+function M.report(file, step, system, spelling)
   local said = M.data(file, "report")
   errors.check(type(said.figures) == "table" and type(said.summary) == "string", "ValueError",
     "%s: 'report' is damaged", file.path)
@@ -261,7 +262,7 @@ function M.report(file, step, system)
       local wrong = report.fault(schedule, { "schedule" })
       errors.check(not wrong, "ValueError", "%s: 'schedule' is damaged: %s", file.path, wrong)
       return schedule.schedule
-    end }, { system = system })
+    end }, { system = system, spelling = spelling })
 end
 
 return M

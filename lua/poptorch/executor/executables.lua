@@ -309,6 +309,7 @@ local function open(s, file, data, where)
   groups.adopt(s, vars, spec.tensors.parameter)
   spec.calls = cpu.functions_of(s.model)
   spec.seed = s.options.random_seed or require("torch").initial_seed()
+  spec.spelling = advice.OPTIONS
   function spec.place(report)
     return attaching.place(s, rules.target(s.options), report)
   end

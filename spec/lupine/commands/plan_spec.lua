@@ -30,8 +30,8 @@ describe("lupine plan", function()
     local out, err, code = lupine("--ipus 1..2,4 --tries 20 script.lua -- 5")
     assert.equal(0, code, err)
     assert.matches("^IPUs  stages x replicas  accumulation  samples/s", out)
-    for _, pair in ipairs({ "1     1 x 1", "2     1 x 2", "2     2 x 1", "4     1 x 4",
-      "4     2 x 2" }) do
+    for _, pair in ipairs({ "   1  1 x 1", "   2  1 x 2", "   2  2 x 1", "   4  1 x 4",
+      "   4  2 x 2" }) do
       assert.matches("\n" .. pair, out, 1, true)
     end
     assert.matches("4 stages: the model cannot be cut into 4 stages", out, 1, true)
@@ -51,7 +51,7 @@ describe("lupine plan", function()
       print("ran")
     ]])
     assert.equal(0, code, err)
-    assert.matches("\n1     1 x 1", out, 1, true)
+    assert.matches("\n   1  1 x 1", out, 1, true)
     assert.is_nil(out:find("ran", 1, true))
   end)
 

@@ -139,7 +139,7 @@ describe("a plan", function()
     executor, inputs = wide(12000, 1, 1)
     plan = executor:plan({ inputs = inputs, ipus = { 1 } })
     assert.is_false(plan.plans[1].fits)
-    assert.matches("Too large for the tiles:\n1 ", tostring(plan))
+    assert.matches("Too large for the tiles:\n +1 ", tostring(plan))
   end)
 
   it("names what is refused, and where an equal split is best", function()
