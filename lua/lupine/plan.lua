@@ -5,9 +5,11 @@
 ---     local best = lupine.plan(executor, { ipus = { 4, 8 } }).plans[1]
 ---
 --- Varied are the number of stages and their cuts (lupine.plan.cuts), replicas,
---- recomputation and, where a program does not fit, what is off the chip. The samples of a
---- weight update stay what they are, by another gradient accumulation, as far as the
---- pipeline can be filled; or accumulations are given. Nothing is traced or computed again.
+--- recomputation, the type of partials and the proportion of memory that products have, where
+--- a program does not fit what is off the chip, and the rows of a micro-batch. The samples of
+--- a weight update stay what they are, by another gradient accumulation, as far as the
+--- pipeline can be filled; or accumulations are given. Nothing is computed, and traced again
+--- only where rows differ. Of all of it half partials alone change a program's values.
 --- `lupine plan SCRIPT` does it for the first program that a script compiles.
 local check = require("lupine.base.check")
 local class = require("lupine.base.class")
@@ -28,6 +30,10 @@ local variants = require("lupine.plan.variants")
 ---@field equal boolean? whether an equal split by layers is no worse than these cuts
 ---@field recompute string "auto", "none", "all"
 ---@field off_chip string[] kinds of tensors in streaming memory
+---@field partials string? "half" where they are and the script's are not
+---@field proportion number? of memory for products, where it is not the script's
+---@field rows number of a micro-batch, 1: as many as in the script
+---@field options string[] what to set in the script, as its front end spells it
 ---@field fits boolean
 ---@field fullest number of the fullest tile, 1: all its memory
 ---@field overflow number 0 if it fits, else `fullest`
@@ -45,6 +51,14 @@ local Plan = class.new("Plan")
 
 local RECOMPUTE = { "auto", "none", "all" }
 
+-- What products may have else than in the script, one after another.
+local PRODUCTS = { { partials = "half" }, { proportion = 1 }, { proportion = 0.4 },
+  { proportion = 0.2 }, { proportion = 0.1 }, { proportion = 0.05 } }
+
+-- Parts of a script's micro-batch that are one, and the share of tries that their cuts are
+-- looked for with.
+local FACTORS, SHARE = { 1 / 8, 1 / 4, 1 / 2, 2, 4 }, 4
+
 -- What is moved off the chip, one kind after another, until everything fits.
 local OFF_CHIP = {}
 for n = 0, 3 do
@@ -53,12 +67,14 @@ end
 
 -- ---- variants -----------------------------------------------------------------------
 
-local function changes_of(s, accumulation, replicas, recompute, off_chip)
+local function changes_of(s, accumulation, replicas, recompute, off_chip, products)
   local system = s.system
   local out = { accumulation = accumulation, replicas = replicas, recompute = recompute,
     -- as many share rows as in the script, if that divides them
     input_groups = replicas % s.sharing == 0 and replicas // s.sharing or replicas,
-    key = ("%d %d %s %s"):format(accumulation, replicas, recompute, table.concat(off_chip, " ")) }
+    partials = products.partials, proportion = products.proportion,
+    key = ("%d %d %s %s %s %s"):format(accumulation, replicas, recompute,
+      table.concat(off_chip, " "), products.partials or "", products.proportion or "") }
   for _, kind in ipairs(off_chip) do
     out[kind] = system[kind]
     variants.place(out, kind, false)
@@ -67,13 +83,16 @@ local function changes_of(s, accumulation, replicas, recompute, off_chip)
 end
 
 -- Where the search stands: all that does not change.
-local function State(step, system, opts)
+local function State(step, system, opts, factor)
   local _, accumulation, replicas = step:loops()
   local groups = system.input_groups or 0
   return { cuts = cuts.Cuts(step, system), system = system, trains = step:trains(),
     sharing = groups > 0 and replicas // groups or 1,
     micro_batches = accumulation * replicas, accumulations = opts.accumulation,
-    tries = opts.tries or 200, found = {} }
+    factor = factor, tries = factor == 1 and (opts.tries or 200)
+      or math.max((opts.tries or 200) // SHARE, 1), found = {},
+    -- the script's
+    replicas = replicas, accumulation = accumulation }
 end
 
 -- Micro-batches between two weight updates that a variant is tried with.
@@ -90,24 +109,48 @@ local function accumulations(s, stages, replicas)
   return out
 end
 
--- The best of all settings with these cuts: figures, settings.
-local function settle(s, at, accumulation, replicas)
-  local best, settings, reason
+-- The best of settings with some cuts: its figures and what they are with.
+---@class lupine.plan.Best
+---@field try fun(recompute: string, off_chip: string[], products: table): table? figures
+local function Best(s, at, accumulation, replicas)
+  local best = {}
+  function best.try(recompute, off_chip, products)
+    local changes = changes_of(s, accumulation, replicas, recompute, off_chip, products)
+    local figures, e = s.cuts:figures(at, changes)
+    best.reason = e or best.reason
+    if figures and cuts.better(figures, best.figures) then
+      best.figures, best.settings = figures, { changes = changes, recompute = recompute,
+        off_chip = off_chip, products = products }
+    end
+    return figures
+  end
+  return best
+end
+
+-- Recomputation, and of what may leave the chip the least with which all fits.
+local function settle_memory(s, best, products)
   for _, recompute in ipairs(s.trains and RECOMPUTE or { "auto" }) do
     for _, off_chip in ipairs(OFF_CHIP) do
-      local changes = changes_of(s, accumulation, replicas, recompute, off_chip)
-      local figures, e = s.cuts:figures(at, changes)
-      reason = e or reason
-      if figures and cuts.better(figures, best) then
-        best, settings = figures, { changes = changes, recompute = recompute,
-          off_chip = off_chip }
-      end
+      local figures = best.try(recompute, off_chip, products)
       if figures and figures.overflow == 0 then
         break
       end
     end
   end
-  return best, settings, reason
+end
+
+-- The best of all settings with these cuts: figures, settings.
+local function settle(s, at, accumulation, replicas)
+  local best = Best(s, at, accumulation, replicas)
+  settle_memory(s, best, {})
+  for _, product in ipairs(best.figures and PRODUCTS or {}) do
+    local now = best.settings
+    best.try(now.recompute, now.off_chip, tables.with(now.products, product))
+  end
+  if best.figures and next(best.settings.products) and #best.settings.off_chip > 0 then
+    settle_memory(s, best, best.settings.products)
+  end
+  return best.figures, best.settings, best.reason
 end
 
 -- The cuts into so many stages: searched once, and again with what else the best program with
@@ -115,7 +158,7 @@ end
 local function search(s, stages, accumulation, replicas)
   local key = stages .. " " .. accumulation
   if not s.found[key] then
-    local plain = changes_of(s, accumulation, replicas, "auto", {})
+    local plain = changes_of(s, accumulation, replicas, "auto", {}, {})
     local found = s.cuts:search(stages, plain, s.tries)
     local best, settings = settle(s, found.cuts, accumulation, replicas)
     if settings and settings.changes.key ~= plain.key then
@@ -135,6 +178,30 @@ local function names_of(s, at)
   return out
 end
 
+-- What is to be set in the script, by front ends' hints (lua/lupine/plan/variants.lua).
+local function options_of(s, v)
+  local list = {}
+  local function add(when, hint, detail)
+    list[#list + 1] = when and { hint = hint, detail = detail } or nil
+  end
+  add(v.stages > 1, "cuts", { cuts = v.cuts, legible = true, ipus = v.stages })
+  add(v.replicas ~= s.replicas, "replicas", { replicas = v.replicas })
+  local script = s.accumulation // s.factor
+  add(s.trains and v.accumulation ~= script, v.rows == 1 and "accumulation" or "micro_batch",
+    { accumulation = v.accumulation, factor = s.factor })
+  add(v.recompute ~= (s.system.recompute or "auto"), "recompute_" .. v.recompute)
+  for _, kind in ipairs(v.off_chip) do
+    add(true, kind)
+  end
+  add(v.partials, "partials")
+  local proportions = {}
+  for ipu = 0, v.proportion and v.stages - 1 or -1 do
+    proportions[ipu] = v.proportion
+  end
+  add(v.proportion, "proportion", { proportion = proportions })
+  return variants.spelled(list, s.spelling)
+end
+
 local function variant(s, stages, replicas, accumulation)
   local at = search(s, stages, accumulation, replicas)
   local figures, settings, reason = settle(s, at, accumulation, replicas)
@@ -144,12 +211,16 @@ local function variant(s, stages, replicas, accumulation)
   local equal = stages > 1 and s.cuts:figures(s.cuts:equal(stages), settings.changes) or nil
   local same = equal and not cuts.better(figures, equal)
   figures = same and equal or figures
-  return { ipus = stages * replicas, stages = stages, replicas = replicas,
+  local products = settings.products
+  local v = { ipus = stages * replicas, stages = stages, replicas = replicas,
+    rows = 1 / s.factor, partials = products.partials, proportion = products.proportion,
     accumulation = accumulation, cuts = names_of(s, figures.cuts),
     equal = same or nil, recompute = settings.recompute, off_chip = settings.off_chip,
     overflow = figures.overflow, fits = figures.overflow == 0, fullest = memory.fullest(figures),
     samples_per_second = figures.samples_per_second, cycles = figures.cycles,
     efficiency = figures.pipeline_efficiency }
+  v.options = options_of(s, v)
+  return v
 end
 
 -- ---- all of them ----------------------------------------------------------------------
@@ -201,17 +272,54 @@ local function before(a, b)
   return a.ipus < b.ipus
 end
 
+-- The same batch in micro-batches of other rows.
+local function others(s, opts)
+  local out = {}
+  for _, factor in ipairs(s.trains and opts.smaller and not opts.accumulation and FACTORS or {}) do
+    local ok, step, system = errors.try(opts.smaller, factor)
+    out[#out + 1] = ok and State(step, system, opts, factor) or nil
+  end
+  return out
+end
+
+-- Whether an update has the script's samples.
+local function keeps(s, replicas, accumulation)
+  return accumulation * replicas == s.micro_batches
+end
+
+-- A better variant of the same batch in other micro-batches, else v; v is nil where it is
+-- refused.
+local function of_other_rows(v, s, states, stages, replicas)
+  local kept = v and keeps(s, replicas, v.accumulation)
+  for _, other in ipairs(states) do
+    local accumulation = other.micro_batches // replicas
+    if keeps(other, replicas, accumulation) and accumulation >= 2 * stages - 1 then
+      local ok, got = errors.try(variant, other, stages, replicas, accumulation)
+      if ok and (not v or not kept and got.fits or before(got, v)) then
+        v, kept = got, true
+      end
+    end
+  end
+  return v
+end
+
 ---@param step lupine.Step
 ---@param opts table
 function Plan:init(step, opts)
-  local started, s = core.host.clock(), State(step, opts.system or {}, opts)
+  local started, s = core.host.clock(), State(step, opts.system or {}, opts, 1)
+  local states = others(s, opts)
+  s.spelling = opts.spelling
+  for _, other in ipairs(states) do
+    other.spelling = opts.spelling
+  end
   self.plans, self.refused = {}, {}
   for _, pair in ipairs(pairs_of(opts.ipus, s.system)) do
     local stages, replicas = pair[1], pair[2]
     for _, accumulation in ipairs(accumulations(s, stages, replicas)) do
       local ok, got = errors.try(variant, s, stages, replicas, accumulation)
-      if ok then
-        self.plans[#self.plans + 1] = got
+      local best = of_other_rows(ok and got or nil, s, states, stages, replicas)
+      if best then
+        self.plans[#self.plans + 1] = best
       else
         self.refused[#self.refused + 1] = { ipus = stages * replicas, stages = stages,
           replicas = replicas, reason = reason_of(got) }
@@ -220,18 +328,27 @@ function Plan:init(step, opts)
   end
   table.sort(self.plans, before)
   self.tried, self.seconds = s.cuts.tried, core.host.clock() - started
+  for _, other in ipairs(states) do
+    self.tried = self.tried + other.cuts.tried
+  end
 end
 
 -- ---- as text ----------------------------------------------------------------------------
 
 local HEAD = { "IPUs", "stages x replicas", "accumulation", "samples/s", "fullest tile",
-  "recompute", "off chip", "stages begin at" }
+  "recompute", "off chip", "products", "stages begin at" }
+
+local function products_of(v)
+  local out = { v.partials and v.partials .. " partials" }
+  out[#out + 1] = v.proportion and ("%g of memory"):format(v.proportion) or nil
+  return table.concat(out, ", ")
+end
 
 local function cells(v)
   local begin = #v.cuts > 0 and table.concat(v.cuts, ", ") or "-"
   return { tostring(v.ipus), ("%d x %d"):format(v.stages, v.replicas), tostring(v.accumulation),
     ("%.0f"):format(v.samples_per_second), ("%.0f %%"):format(100 * v.fullest), v.recompute,
-    #v.off_chip > 0 and table.concat(v.off_chip, ", ") or "-",
+    #v.off_chip > 0 and table.concat(v.off_chip, ", ") or "-", products_of(v),
     begin .. (v.equal and " (an equal split)" or "") }
 end
 
@@ -247,6 +364,13 @@ function Plan.__tostring(self)
     end
     lines[#lines + 1] = line
   end
+  local first = self.plans[1]
+  if first and #first.options > 0 then
+    lines[#lines + 1] = "The first is the script with:"
+    for _, option in ipairs(first.options) do
+      lines[#lines + 1] = "  " .. option
+    end
+  end
   local told = {}
   for _, r in ipairs(self.refused) do
     lines[#lines + 1] = not told[r.stages] and ("%s: %s"):format(check.count(r.stages, "stage"),
@@ -259,7 +383,7 @@ end
 
 -- ---- what is planned ----------------------------------------------------------------------
 
-local OPTIONS = { "ipus", "accumulation", "tries", "system", "inputs" }
+local OPTIONS = { "ipus", "accumulation", "tries", "system", "smaller", "spelling", "inputs" }
 local IS_OPTION = tables.set(OPTIONS)
 
 local function counts(list, name)
@@ -289,7 +413,7 @@ end
 --- the gradient accumulations to try instead of the one that keeps the samples of a weight
 --- update; tries, simulations for each number of stages (200); of an executor also inputs, the
 --- arguments of its forward, where it is not compiled; of a step also system, options of
---- lupine.report.simulate.
+--- lupine.report.simulate, smaller and spelling, as a session's spec has them (lupine.session).
 --- error: TypeError, ValueError for options; what tracing the model raises
 ---@param program any a poptorch executor, or a complete lupine.Step
 ---@param opts? {ipus: integer[]?, accumulation: integer[]?, tries: integer?, system: table?,

@@ -78,7 +78,13 @@ M.OPTIONS = {
   accumulation = function(detail)
     return ("SessionOptions.accumulationFactor = %d"):format(detail.accumulation)
   end,
-  no_recompute = "SessionOptions.autoRecomputation = popart.RecomputationType.None",
+  replicas = function(detail)
+    return ("SessionOptions.enableReplicatedGraphs = true, replicatedGraphCount = %d"):format(
+      detail.replicas)
+  end,
+  recompute_auto = "SessionOptions.autoRecomputation = popart.RecomputationType.Pipeline",
+  recompute_all = "SessionOptions.autoRecomputation = popart.RecomputationType.RecomputeAll",
+  recompute_none = "SessionOptions.autoRecomputation = popart.RecomputationType.None",
   io_tiles = function(detail)
     return ("SessionOptions.numIOTiles = %d"):format(detail.tiles)
   end,

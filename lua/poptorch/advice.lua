@@ -92,7 +92,12 @@ M.OPTIONS = {
   accumulation = function(detail)
     return ("options.Training:gradientAccumulation(%d)"):format(detail.accumulation)
   end,
-  no_recompute = 'options._Popart:set("autoRecomputation", "NoRecompute")',
+  replicas = function(detail)
+    return ("options:replicationFactor(%d)"):format(detail.replicas)
+  end,
+  recompute_auto = 'options._Popart:set("autoRecomputation", "Pipeline")',
+  recompute_all = 'options._Popart:set("autoRecomputation", "RecomputeAll")',
+  recompute_none = 'options._Popart:set("autoRecomputation", "NoRecompute")',
   io_tiles = function(detail)
     return ("options.TensorLocations:numIOTiles(%d)"):format(detail.tiles)
   end,

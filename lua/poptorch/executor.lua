@@ -4,6 +4,7 @@
 ---
 --- Life: wrapped -> compiled (holds device memory) -> destroyed, and so on.
 --- Sources: PopTorch API reference, PoplarExecutor; user guide 4.2, 4.3.
+local advice = require("poptorch.advice")
 local arguments = require("lupine.base.arguments")
 local as_wrapped = require("poptorch.as_wrapped")
 local blocks = require("poptorch.blocks")
@@ -210,12 +211,15 @@ function methods.plan(self, opts)
     "plan: system: an executor's is what its options say")
   local step
   if s.session then
-    step, opts.system = s.session.exec:step(), s.session.spec.system
+    step, opts.system, opts.smaller = s.session.exec:step(), s.session.spec.system, s.smaller
   else
     errors.check(opts.inputs, "Error", "plan: the model is not compiled: give the arguments of "
       .. "forward, { inputs = { x, y } }")
-    step, opts.system = running.step(s, bind(s, table.unpack(opts.inputs)))
+    local wanted
+    step, wanted = running.step(s, bind(s, table.unpack(opts.inputs)))
+    opts.system, opts.smaller = wanted.system, wanted.smaller
   end
+  opts.spelling = advice.OPTIONS
   opts.inputs = nil
   return plan(step, opts)
 end
@@ -240,7 +244,7 @@ function methods.destroy(self)
     wrapped[s.model] = nil
   end
   s.session:close()
-  s.session = nil
+  s.session, s.smaller = nil, nil
 end
 
 function Executor.__tostring(self)

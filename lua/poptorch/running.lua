@@ -146,26 +146,41 @@ local function trace(s, spec, tensors)
   return step, wanted
 end
 
---- The step of a model that is not compiled, complete, and what it is compiled with.
----@param s table the executor's state
----@param values table the call's arguments
----@return lupine.Step step
----@return table system options of the simulated system
-function M.step(s, values)
-  local step, wanted = trace(s, take(s, values))
-  session.complete(step, wanted)
-  return step, wanted.system
-end
-
 -- Fewer rows a micro-batch by a factor and as many more of them in an update, of the same
 -- call: the step, its system and how many there are.
 local function smaller(s, spec, tensors, factor)
   local other = tables.with(s, { options = s.options:clone() })
-  local n = factor * s.options.Training.gradient_accumulation
+  local n = math.tointeger(factor * s.options.Training.gradient_accumulation)
+  errors.check(n, "Error", "gradientAccumulation: no whole number of micro-batches")
   other.options.Training:gradientAccumulation(n)
   local step, wanted = trace(other, spec, tensors)
   session.complete(step, wanted)
   return step, wanted.system, n
+end
+
+-- The same as a function of the factor, for inputs of these types; nil for inference, which
+-- has none.
+local function smaller_of(s, spec, tensors)
+  local types = {}
+  for i, t in ipairs(tensors) do
+    types[i] = { path = t.path, tensor = { shape = t.tensor.shape, dtype = t.tensor.dtype } }
+  end
+  return s.training and function(factor)
+    return smaller(s, spec, types, factor)
+  end or nil
+end
+
+--- The step of a model that is not compiled, complete, and what it is compiled with.
+---@param s table the executor's state
+---@param values table the call's arguments
+---@return lupine.Step step
+---@return table wanted spec of lupine.session
+function M.step(s, values)
+  local spec, tensors = take(s, values)
+  local step, wanted = trace(s, spec, tensors)
+  session.complete(step, wanted)
+  wanted.smaller = smaller_of(s, spec, tensors)
+  return step, wanted
 end
 
 -- Opens a session of the model, traced and compiled.
@@ -183,9 +198,8 @@ local function open(s, spec, tensors)
       bar:update()
     end
   end
-  wanted.smaller = s.training and function(factor)
-    return smaller(s, spec, tensors, factor)
-  end or nil
+  wanted.smaller = smaller_of(s, spec, tensors)
+  s.smaller = wanted.smaller
   local opened = session.open(step, wanted)
   if bar then -- a program of the cache has not been compiled in parts
     bar:update(bar.total - bar.n)

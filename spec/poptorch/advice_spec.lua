@@ -53,6 +53,10 @@ describe("the advice of poptorch", function()
 
   it("spells each change that is simulated, and nothing else", function()
     local spelled = tables.with(advice.OPTIONS, {})
+    for _, hint in ipairs({ "replicas", "recompute_auto", "recompute_all" }) do -- of lupine.plan
+      assert.truthy(spelled[hint], hint)
+      spelled[hint] = nil
+    end
     for _, name in ipairs({ "remedies", "gains" }) do
       for hint in read(("lua/lupine/plan/%s.lua"):format(name)):gmatch('hint = "([%w_]+)"') do
         assert.truthy(advice.OPTIONS[hint], hint)

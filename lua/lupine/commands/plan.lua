@@ -69,7 +69,7 @@ function M.run(...)
       tries = options.tries and number(options.tries, "tries") }
     return function()
       return run_script(path, rest, function(step, spec)
-        opts.system = spec.system
+        opts.system, opts.smaller, opts.spelling = spec.system, spec.smaller, spec.spelling
         print(plan(step, opts))
         io.stdout:flush()
         os.exit(codes.DONE, true)

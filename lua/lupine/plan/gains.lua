@@ -36,7 +36,7 @@ local CHANGES = {
     system.accumulation = 2 * figures.micro_batches
     return figures.training and { accumulation = system.accumulation } or nil
   end },
-  { hint = "no_recompute", text = "no activations computed again", function(system, figures)
+  { hint = "recompute_none", text = "no activations computed again", function(system, figures)
     local other = figures.training and system.recompute ~= "none"
     system.recompute = "none"
     return other and {} or nil

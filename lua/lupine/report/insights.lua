@@ -261,7 +261,8 @@ local function recomputation(out, report)
     add(out, "note", "Activations are computed again",
       ("%s of the stages' cycles run forward operators a second time, to save memory."):format(
         percent(again / all)),
-      saves(report, { "no_recompute" }, "Where memory is left, recomputing less saves up to that."))
+      saves(report, { "recompute_none" },
+        "Where memory is left, recomputing less saves up to that."))
   end
 end
 

@@ -62,7 +62,7 @@ describe("a plan", function()
       assert.equal(v.ipus, v.stages * v.replicas)
       assert.equal(v.stages - 1, #v.cuts)
       assert.equal(math.max(16 // v.replicas + (16 % v.replicas > 0 and 1 or 0),
-        2 * v.stages - 1), v.accumulation)
+        2 * v.stages - 1), v.accumulation * v.rows)
       assert.is_true(v.fits and v.fullest < 1 and v.overflow == 0)
       seen[v.stages .. " x " .. v.replicas] = true
       local next_one = plan.plans[i + 1]
@@ -76,6 +76,14 @@ describe("a plan", function()
     assert.same({ "1 x 1", "1 x 2", "1 x 3", "1 x 4", "2 x 1", "2 x 2", "3 x 1", "4 x 1" }, names)
     assert.same({}, plan.refused)
   end)
+
+  local function proportions(value)
+    local out = {}
+    for ipu = 0, 3 do
+      out["IPU" .. ipu] = value
+    end
+    return out
+  end
 
   local function has_figures_of_programs(n, layers, rows)
     local first, last = n, n
@@ -96,8 +104,12 @@ describe("a plan", function()
       local options = options_of(v.accumulation):replicationFactor(v.replicas)
         :setExecutionStrategy(poptorch.PipelinedExecution(poptorch.AutoStage.AutoIncrement))
       options._Popart:set("autoRecomputation", RECOMPUTATION[v.recompute])
+      options.Precision:setPartialsType(v.partials == "half" and torch.half or torch.float)
+      if v.proportion then
+        options:setAvailableMemoryProportion(proportions(v.proportion))
+      end
       local compiled = training(model, options)
-      compiled:compile(table.unpack(inputs(v.accumulation * v.replicas)))
+      compiled:compile(table.unpack(inputs(math.tointeger(v.accumulation * v.replicas * v.rows))))
       local what = ("%d x %d, %d, %s: %s"):format(v.stages, v.replicas, v.accumulation,
         v.recompute, table.concat(v.cuts, " "))
       assert.equal(compiled:report().cycles, v.cycles, what)
@@ -111,6 +123,51 @@ describe("a plan", function()
 
   it("has them where an equal split turns out best without recomputation", function()
     has_figures_of_programs({ 64, 128, 1024, 64, 512, 1024, 256 }, 6, 16)
+  end)
+
+  -- Layers on device meta.
+  local function layers(width, n, rows, dtype, change)
+    local options = options_of(4)
+    change(options)
+    torch.set_default_device("meta")
+    local model = model_of(width, n):to(dtype)
+    local executor = training(model, options)
+    local x = torch.zeros(rows, width, { dtype = dtype })
+    torch.set_default_device("cpu")
+    return executor, { x, x }
+  end
+
+  -- What kinds of options plans of such layers name, with each of which they have its figures.
+  local function named(...)
+    local kinds = {}
+    local program, program_inputs = layers(...)
+    for _, v in ipairs(program:plan({ ipus = { 1, 2 }, inputs = program_inputs,
+      tries = 20 }).plans) do
+      local description = { ... }
+      description[5] = function(o)
+        for _, option in ipairs(v.options) do
+          local call = option:gsub(" for the same batch", "")
+          assert(load("local options, poptorch, torch = ...; " .. call))(o, poptorch, torch)
+          kinds[call:match(":(%a+)%(")] = true
+        end
+      end
+      if v.stages == 1 then
+        local executor, inputs = layers(table.unpack(description))
+        executor:compile(table.unpack(inputs))
+        assert.equal(v.samples_per_second, executor:report().samples_per_second,
+          table.concat(v.options, "\n"))
+      end
+    end
+    return kinds
+  end
+
+  it("names the options of a variant, with which the script has its figures", function()
+    local function nothing() end
+    local of_halves = named(2048, 2, 64, torch.float16, nothing)
+    assert.is_true(of_halves.setPartialsType and of_halves.gradientAccumulation)
+    local large = named(4096, 4, 4 * 4096, torch.float32, nothing)
+    assert.is_true(large.setAvailableMemoryProportion and large.setOptimizerLocation)
+    assert.is_nil(large.setPartialsType)
   end)
 
   it("takes accumulations that are given", function()

@@ -105,7 +105,7 @@ describe("insights", function()
       end
       return nil
     end
-    assert.equal(pipelined(4, o, { recompute = "none" }).samples_per_second, rate("no_recompute"))
+    assert.equal(pipelined(4, o, { recompute = "none" }).samples_per_second, rate("recompute_none"))
     local silent = pipelined(4, o, { synthetic_data = true })
     assert.equal(silent.samples_per_second, rate("host"))
     local _, gain = rate("host")
