@@ -1,6 +1,7 @@
 --- Marks of overlapping host I/O: which transfers computing hides, by mode.
 local core = require("lupine.core")
 local helper = require("spec.passes.ipu.helper")
+local pva = require("pva")
 local torch = require("torch")
 
 local marks = core.forms.internal
@@ -192,4 +193,36 @@ describe("rows that replicas share", function()
     assert.equal(input(4), input(4, 4))
     assert.is_true(input(4, 1) < input(4))
   end)
+end)
+
+describe("a row with input and output of the host", function()
+  -- One IPU, nothing overlaps: entries follow each other, and pva's steps.
+  for _, o in ipairs({ { train = true, accumulation = 4 }, { device_iterations = 4 } }) do
+    it(o.train and "waits once for it in training" or "waits once for it in inference", function()
+      local r = simulate(nil, nil, o)
+      local cycles, moved = 0, 0
+      for _, row in ipairs(r.schedule) do
+        local at, host = 0, 0
+        for _, entry in ipairs(row.entries) do
+          local moves = entry.kind == "host_in" or entry.kind == "host_out"
+          host = host + (moves and entry.cycles or 0)
+          if row.kind ~= "update" then
+            assert.equal(at, entry.kind == "host_out" and entry.start or at)
+            at = at + entry.cycles
+          end
+        end
+        if row.kind ~= "update" then
+          assert.equal(row.cycles, at)
+        end
+        assert.is_true(host == 0 or host > row.host)
+        moved, cycles = moved + host * row.count, cycles + row.cycles * row.count
+      end
+      assert.equal(r.cycles, cycles)
+      local steps = 0
+      for _, step in ipairs(pva.of(r).execution.steps) do
+        steps = steps + (step.program.type == "StreamCopy" and step.cycles * step.count or 0)
+      end
+      assert.equal(moved, steps)
+    end)
+  end
 end)

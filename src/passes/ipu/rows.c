@@ -35,8 +35,7 @@ static int part_of(const LpAct *a)
 
 /* An act that starts no earlier than `from`, after those of its part on the
  * same IPU; copies that do not have links of their own follow all, what a row
- * loads beside or ahead goes at once with what it stores. A row counts
- * the syncs of its transfers once: the last may begin during another's. */
+ * loads beside or ahead goes at once with what it stores. */
 static int64_t place(const LpRow *r, LpAct *a, int64_t from, int64_t *at,
                      int ipus)
 {
@@ -50,8 +49,6 @@ static int64_t place(const LpRow *r, LpAct *a, int64_t from, int64_t *at,
     else
         a->start = from + at[line];
     at[line] += a->kind == LP_ACT_COMPUTE ? 0 : a->cycles;
-    if (a->start > r->total_cyc - a->cycles)
-        a->start = r->total_cyc - a->cycles;
     return a->start + a->cycles;
 }
 
@@ -176,17 +173,19 @@ static int64_t carried(const LpIpuPlan *p, int64_t copies, const int64_t *bytes,
     return sum * (copies < room ? copies : room);
 }
 
+/* A row's transfers wait once for the host: those that are added at first. */
 static LpStatus add_transfer(LpRowBuilder *b, LpActKind kind, int ipu,
-                             int64_t bytes, const LpCost *c, int64_t *slowest,
-                             int64_t *sync)
+                             int64_t bytes, const LpCost *c, bool waits,
+                             int64_t *slowest, int64_t *sync)
 {
     *slowest = lp_max(*slowest, c->exchange_cyc);
     *sync = lp_max(*sync, c->sync_cyc);
-    return lp_row_add(b, (LpAct){.kind = kind,
-                                 .run = -1,
-                                 .ipu = ipu,
-                                 .bytes = bytes,
-                                 .cycles = lp_cost_cyc(c)});
+    return lp_row_add(
+        b, (LpAct){.kind = kind,
+                   .run = -1,
+                   .ipu = ipu,
+                   .bytes = bytes,
+                   .cycles = c->exchange_cyc + (waits ? c->sync_cyc : 0)});
 }
 
 /* Rows that a group of replicas reads come once. */
@@ -196,13 +195,14 @@ LpStatus lp_row_transfer(LpRowBuilder *b, LpActKind kind, const int64_t *bytes,
     LpIpuPlan *p = b->p;
     bool shared = kind == LP_ACT_HOST_IN && p->o.input_groups > 0;
     int64_t copies = shared ? p->o.input_groups : p->replicas, slowest = 0;
+    bool waits = *sync == 0;
     for (int i = 0; i < p->n_ipus; i++) {
         if (bytes[i] <= 0)
             continue;
         LpCostCtx x = lp_ipu_ctx(p, i);
         LpCost c =
             lp_cost_host_io(&x, p->o.system, carried(p, copies, bytes, i), 1);
-        LP_TRY(add_transfer(b, kind, i, bytes[i], &c, &slowest, sync));
+        LP_TRY(add_transfer(b, kind, i, bytes[i], &c, waits, &slowest, sync));
     }
     *cyc += slowest;
     return LP_OK;
@@ -214,6 +214,7 @@ LpStatus lp_row_stream(LpRowBuilder *b, const int64_t *load,
 {
     LpIpuPlan *p = b->p;
     int64_t slowest = 0;
+    bool waits = *sync == 0;
     for (int i = 0; i < p->n_ipus; i++) {
         if ((!load || load[i] <= 0) && (!store || store[i] <= 0))
             continue;
@@ -223,11 +224,11 @@ LpStatus lp_row_stream(LpRowBuilder *b, const int64_t *load,
         LpCost l = lp_cost_streaming(&x, p->o.system, in, out, 1);
         LpCost st = lp_cost_streaming(&x, p->o.system, out, in, 1);
         if (in > 0)
-            LP_TRY(
-                add_transfer(b, LP_ACT_LOAD, i, load[i], &l, &slowest, sync));
-        if (out > 0)
-            LP_TRY(add_transfer(b, LP_ACT_STORE, i, store[i], &st, &slowest,
+            LP_TRY(add_transfer(b, LP_ACT_LOAD, i, load[i], &l, waits, &slowest,
                                 sync));
+        if (out > 0)
+            LP_TRY(add_transfer(b, LP_ACT_STORE, i, store[i], &st, waits,
+                                &slowest, sync));
     }
     *cyc += slowest;
     return LP_OK;
