@@ -136,6 +136,7 @@ local function trace(s, spec, tensors)
   check_replicated_buffers(s, vars)
   local wanted = completing.spec(s, losses, by_name)
   wanted.system, wanted.spelling = simulation.settings(s.options, target), advice.OPTIONS
+  wanted.system.recompute = s.recompute or wanted.system.recompute
   wanted.cache = caching.of(s.options, target)
   wanted.tensors, wanted.calls = own.tensors_of(s), s.calls
   wanted.seed = s.options.random_seed or require("torch").initial_seed()

@@ -84,6 +84,35 @@ describe("AutoBlocks", function()
     end
   end)
 
+  it("recomputes what is best, unless the options say", function()
+    local function compiled(recomputation)
+      local o, model = options(poptorch.AutoBlocks(2)), Net()
+      if recomputation then
+        o._Popart:set("autoRecomputation", recomputation)
+      end
+      local executor = poptorch.trainingModel(model, o,
+        poptorch.optim.Adam(model:parameters(), { lr = 0.01 }))
+      executor:compile(torch.randn(32, 16), torch.randint(0, 4, { 32 }))
+      return executor:report()
+    end
+    local function again(report)
+      local sum = 0
+      for _, stage in ipairs(report.stages) do
+        sum = sum + stage.recompute_cycles
+      end
+      return sum
+    end
+    local most = 0
+    for _, name in ipairs({ "Pipeline", "NoRecompute", "RecomputeAll" }) do
+      local report = compiled(name)
+      most = math.max(most, report.samples_per_second)
+      assert.equal(name == "NoRecompute", again(report) == 0, name)
+    end
+    local report = compiled(nil)
+    assert.equal(most, report.samples_per_second)
+    assert.equal(0, again(report)) -- the activations fit
+  end)
+
   it("infers, and finds other blocks when it is compiled again", function()
     local model = Net()
     local x = torch.randn(32, 16)
