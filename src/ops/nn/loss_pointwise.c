@@ -67,7 +67,8 @@ static LpVal two_parts(LpBuilder *b, const LpVal *in, double edge, double scale)
         return times(b, square(b, d), 0.5 * scale);
     if (b->on_host) { /* c (|d| - c / 2), c = min(|d|, edge), in fewer steps */
         LpVal c = lp_op2(b, LP_OP_minimum, a, lp_immf(b, edge));
-        LpVal rest = lp_sub(b, a, times(b, c, 0.5));
+        LpAttr half = lp_attr_scalar(lp_float(0.5));
+        LpVal rest = lp_emit(b, LP_OP_sub, (LpVal[]){a, c}, 2, &half);
         return times(b, lp_mul(b, c, rest), scale);
     }
     LpVal beyond = lp_op2(b, LP_OP_ge, a, lp_immf(b, edge));
