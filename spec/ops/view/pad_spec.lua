@@ -110,6 +110,44 @@ describe("pad", function()
     end
   end)
 
+  it("fills only the sides of a large result", function()
+    for _, shape in ipairs({ { 3, 5, 300, 40 }, { 400, 300 }, { 90000 }, { 300, 1, 400 } }) do
+      local x, last = torch.randn(shape), #shape
+      for d = 1, last do
+        local widths, n = {}, shape[d]
+        for i = 1, 2 * last do
+          widths[i] = (i + d) % 3
+        end
+        local want = {}
+        for i = 1, last do
+          want[i] = shape[i] + widths[2 * (last - i) + 1] + widths[2 * (last - i) + 2]
+        end
+        local whole = torch.full(want, 2.5)
+        local inside = whole
+        for i = 1, last do
+          inside = inside:narrow(i - 1, widths[2 * (last - i) + 1], shape[i])
+        end
+        inside:copy_(x)
+        assert.is_true(torch.equal(F.pad(x, widths, "constant", 2.5), whole))
+        -- A slice's gradient is zero around it.
+        for _, part in ipairs({ { 0, n }, { 0, n // 2 }, { n // 2, n }, { n // 3, n // 2 } }) do
+          local leaf, from, size = x:clone():requires_grad_(), part[1], part[2] - part[1]
+          local up = torch.randn(leaf:narrow(d - 1, from, size):size())
+          leaf:narrow(d - 1, from, size):backward(up)
+          local grad = torch.zeros(shape)
+          grad:narrow(d - 1, from, size):copy_(up)
+          assert.is_true(torch.equal(leaf.grad, grad))
+        end
+      end
+    end
+    -- The strides of the whole, but not a box of it: it begins within a row.
+    local leaf, up = torch.zeros({ 400, 300 }):requires_grad_(), torch.randn({ 399, 300 })
+    leaf:as_strided({ 399, 300 }, { 300, 1 }, 7):backward(up)
+    assert.is_true(torch.equal(leaf.grad:flatten():narrow(0, 7, 399 * 300), up:flatten()))
+    near(leaf.grad:flatten():narrow(0, 0, 7), torch.zeros(7))
+    near(leaf.grad:flatten():narrow(0, 399 * 300 + 7, 293), torch.zeros(293))
+  end)
+
   it("refuses sides that its operator does not have", function()
     local op, x = require("lupine.core").forms.internal.pad_edges, torch.ones({ 1, 2, 3 })
     for _, c in ipairs({ { { 1 }, "reflect" }, { { 3, 0 }, "reflect" }, { { -1, 0 }, "circular" },

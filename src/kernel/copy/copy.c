@@ -497,6 +497,30 @@ void lp_fill_strided(const LpDesc *dst, void *dp, LpScalar v)
     lp_copy_run(&p, one, dp);
 }
 
+/* Dimension by dimension what lies before and after the box, within the box of
+ * the dimensions before it. A small tensor is filled at once: planning the
+ * sides takes longer. */
+void lp_fill_around(const LpDesc *dst, void *dp, const int64_t *from,
+                    const int64_t *shape, LpScalar v)
+{
+    int64_t bytes = (int64_t)lp_dtype_size(dst->dtype);
+    LpDesc side = *dst;
+    char *at = dp;
+    if (lp_desc_numel(dst) * bytes < PARALLEL_BYTES) {
+        lp_fill_strided(dst, dp, v);
+        return;
+    }
+    for (int i = 0; i < dst->ndim; i++) {
+        int64_t step = dst->strides[i] * bytes, end = from[i] + shape[i];
+        side.shape[i] = from[i];
+        lp_fill_strided(&side, at, v);
+        side.shape[i] = dst->shape[i] - end;
+        lp_fill_strided(&side, at + end * step, v);
+        side.shape[i] = shape[i];
+        at += from[i] * step;
+    }
+}
+
 /* ---- as a kernel --------------------------------------------------------- */
 typedef struct CopyState {
     LpCopyPlan plan;

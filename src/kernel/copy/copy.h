@@ -42,6 +42,11 @@ void lp_convert(LpDtype from, const void *src, int64_t src_step, LpDtype to,
 /* Writes the number everywhere. */
 void lp_fill_strided(const LpDesc *dst, void *dp, LpScalar s);
 
+/* Writes it outside the box of `shape` from index `from`, and perhaps within:
+ * the caller overwrites the box. */
+void lp_fill_around(const LpDesc *dst, void *dp, const int64_t *from,
+                    const int64_t *shape, LpScalar s);
+
 /* A kernel that copies `src` (an operand's memory seen as wanted, starting
  * `offset` elements from its element 0) to result 0. */
 LpStatus lp_copy_kernel(const LpDesc *src, int64_t offset, const LpDesc *dst,

@@ -121,7 +121,8 @@ typedef struct Pad {
     LpCopyPlan inside;
     LpDesc out;
     LpScalar value;
-    bool padded; /* something is to be filled */
+    int64_t at[LP_MAX_DIMS], shape[LP_MAX_DIMS]; /* the inside of `out` */
+    bool padded;                                 /* something is to be filled */
     int64_t from_bytes, to_bytes;
 } Pad;
 
@@ -129,7 +130,7 @@ LP_KERNEL_RUN(run_pad)
 {
     const Pad *p = k->state;
     if (p->padded)
-        lp_fill_strided(&p->out, out[0], p->value);
+        lp_fill_around(&p->out, out[0], p->at, p->shape, p->value);
     lp_copy_run(&p->inside, (const char *)in[0] + p->from_bytes,
                 (char *)out[0] + p->to_bytes);
     return LP_OK;
@@ -148,7 +149,8 @@ LP_KERNEL_PREPARE(lp_pad_prepare)
         int64_t crop = before < 0 ? -before : 0;
         p->padded |= before > 0 || after > 0;
         skip_from += crop * from.strides[d];
-        skip_to += (before > 0 ? before : 0) * to.strides[d];
+        p->at[d] = before > 0 ? before : 0;
+        skip_to += p->at[d] * to.strides[d];
         from.shape[d] -= crop + (after < 0 ? -after : 0);
         if (from.shape[d] < 0)
             from.shape[d] = 0;
@@ -156,6 +158,7 @@ LP_KERNEL_PREPARE(lp_pad_prepare)
     }
     int64_t bytes = (int64_t)lp_dtype_size(to.dtype);
     lp_copy_plan(&from, &to, r->threads, &p->inside);
+    memcpy(p->shape, to.shape, sizeof p->shape);
     p->out = r->out[0];
     p->value = r->attr[LP_PAD_VALUE].s;
     p->from_bytes = skip_from * bytes;

@@ -117,7 +117,9 @@ typedef struct BackwardState {
     LpCopyPlan part;   /* no overlap: the gradient to its places */
     LpCopyPlan to_out; /* the sum to the result */
     LpDesc zero;       /* the result, to be zeroed */
-    LpViewGeometry g;  /* where the gradient's elements go */
+    bool is_box;       /* the gradient covers a box of the result, from `at` */
+    int64_t at[LP_MAX_DIMS];
+    LpViewGeometry g; /* where the gradient's elements go */
     LpDtype sum_type;
     int64_t numel; /* of the result */
     bool overlaps;
@@ -127,7 +129,10 @@ LP_KERNEL_RUN(run_backward)
 {
     const BackwardState *s = k->state;
     int64_t bytes = (int64_t)lp_dtype_size(s->zero.dtype);
-    lp_fill_strided(&s->zero, out[0], lp_int(0));
+    if (s->is_box)
+        lp_fill_around(&s->zero, out[0], s->at, s->g.type.shape, lp_int(0));
+    else
+        lp_fill_strided(&s->zero, out[0], lp_int(0));
     lp_copy_run(&s->part, in[0], (char *)out[0] + s->g.offset * bytes);
     return LP_OK;
 }
@@ -182,6 +187,28 @@ static LpStatus set_adding(const LpKernelReq *r, const LpType *base,
     return LP_OK;
 }
 
+/* What a slice without a step sees: the result, but for one narrower side. */
+static void find_box(BackwardState *s)
+{
+    const LpType *t = &s->g.type;
+    const LpDesc *z = &s->zero;
+    int narrow = -1;
+    for (int i = 0; i < t->ndim; i++) {
+        if (t->ndim != z->ndim || s->g.strides[i] != z->strides[i])
+            return;
+        if (t->shape[i] == z->shape[i])
+            continue;
+        if (narrow >= 0)
+            return;
+        narrow = i;
+    }
+    if (narrow < 0 || z->strides[narrow] == 0)
+        return;
+    s->at[narrow] = s->g.offset / z->strides[narrow];
+    s->is_box = s->g.offset % z->strides[narrow] == 0 &&
+                s->at[narrow] + t->shape[narrow] <= z->shape[narrow];
+}
+
 LP_KERNEL_PREPARE(lp_view_backward_prepare)
 {
     const LpOp *view = r->op->data;
@@ -199,6 +226,7 @@ LP_KERNEL_PREPARE(lp_view_backward_prepare)
         s->zero = r->out[0];
         LpDesc to = desc_of_view(&s->g);
         lp_copy_plan(&r->in[0], &to, r->threads, &s->part);
+        find_box(s);
         if (s->overlaps)
             st = set_adding(r, &base, s, k, e);
     }
