@@ -86,7 +86,7 @@ local function raw_field(v, name)
   return module and require(module)
 end
 
-local ROOTS = { torch = true, poptorch = true, popart = true, lupine = true }
+local ROOTS = { torch = true, poptorch = true, popart = true, pva = true, lupine = true }
 
 --- The value of a dotted name, read raw; nil if it has none. `asked`: a name
 --- that starts with one of our modules loads it.

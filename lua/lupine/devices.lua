@@ -35,6 +35,12 @@ function M.ipus()
   return n
 end
 
+-- What limits their number, for messages.
+local function limit()
+  local text = variables.text("LUPINE_IPUS")
+  return text and (" (LUPINE_IPUS=%s)"):format(text) or ""
+end
+
 --- The version of its IPUs, Mk2.
 M.VERSION = 2
 
@@ -213,8 +219,8 @@ end
 local function wanted_group(wanted)
   local group = M.find(wanted.id)
   if not group then
-    errors.fail(nil, "Failed to acquire device Id %d: this machine has the ids 0 to %d", wanted.id,
-      2 * M.ipus() - 2)
+    errors.fail(nil, "Failed to acquire device Id %d: this machine has the ids 0 to %d%s", wanted.id,
+      2 * M.ipus() - 2, limit())
   elseif is_broken(group) then
     error(errors.new("UnrecoverableError", nil, ("Failed to acquire device Id %d: after an "
       .. "unrecoverable error this process cannot use it any more"):format(group.id)), 0)
@@ -228,8 +234,8 @@ local function groups_of(wanted)
   end
   local groups = M.list(wanted.ipus)
   if #groups == 0 then
-    errors.fail(nil, "Failed to acquire %d IPU(s): this machine has devices of 1, 2, 4, … %d IPUs",
-      wanted.ipus, M.ipus())
+    errors.fail(nil, "Failed to acquire %d IPU(s): this machine has devices of 1, 2, 4, … %d "
+      .. "IPUs%s", wanted.ipus, M.ipus(), limit())
   end
   return groups
 end
