@@ -219,8 +219,8 @@ end
 local function wanted_group(wanted)
   local group = M.find(wanted.id)
   if not group then
-    errors.fail(nil, "Failed to acquire device Id %d: this machine has the ids 0 to %d%s", wanted.id,
-      2 * M.ipus() - 2, limit())
+    errors.fail(nil, "Failed to acquire device Id %d: this machine has the ids 0 to %d%s",
+      wanted.id, 2 * M.ipus() - 2, limit())
   elseif is_broken(group) then
     error(errors.new("UnrecoverableError", nil, ("Failed to acquire device Id %d: after an "
       .. "unrecoverable error this process cannot use it any more"):format(group.id)), 0)

@@ -179,7 +179,8 @@ describe("a model on the simulated machine", function()
     assert.is_false(b:isAttachedToDevice())
     c:destroy()
     b(x)
-    raises("Error", "Failed to acquire 4 IPU%(s%): this machine has devices of 1, 2, 4, … 2 IPUs %(LUPINE_IPUS=2%)",
+    raises("Error", "Failed to acquire 4 IPU%(s%): this machine has devices of 1, 2, 4, … 2 "
+      .. "IPUs %(LUPINE_IPUS=2%)",
       function() model(poptorch.Options():replicationFactor(4)):compile(torch.ones(4, 2)) end)
     a:destroy()
   end)
