@@ -7,6 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Hardware worker contexts of a tile, of every chip; the vertices' assembly is
+ * written for as many. */
+enum { LP_WORKERS = 6 };
+
 /* The modes of the matrix unit (AMP): type of the data, type of the partials.
  */
 typedef enum {

@@ -6,8 +6,8 @@
  * cycle estimators; the loops stand in elementwise.def. */
 #include "runtime/cost/units.h"
 
-enum { W = 6 };      /* worker contexts, as the assembly was written for */
-enum { SUPER = 11 }; /* supervisor's call of a vertex */
+enum { W = LP_WORKERS }; /* worker contexts, as the assembly was written for */
+enum { SUPER = 11 };     /* supervisor's call of a vertex */
 
 typedef struct Loop {
     int cycles, group, in_place, overhead;

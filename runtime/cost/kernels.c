@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-enum { W = 6 }; /* worker contexts, as the assembly was written for */
+enum { W = LP_WORKERS }; /* worker contexts, as the assembly was written for */
 
 LpAmpMode amp_mode(LpCostType t, LpCostType partials)
 {

@@ -7,7 +7,7 @@
  * generatePlannedMultiUpdateAdd) and popops' cycle estimators. */
 #include "runtime/cost/units.h"
 
-enum { W = 6, WORD = 4, LEAST_INDICES = 32 };
+enum { W = LP_WORKERS, WORD = 4, LEAST_INDICES = 32 };
 
 /* Parallel splits of rows, of columns, of look-ups. */
 typedef struct Ways {

@@ -7,7 +7,7 @@
  * made: the gradient compares inputs with outputs. */
 #include "runtime/cost/units.h"
 
-enum { W = 6, GROUP = 16 }; /* channels that lie together */
+enum { W = LP_WORKERS, GROUP = 16 }; /* channels that lie together */
 
 /* One direction: `rows` x `cols` results of `batch` images, each of `taps`
  * positions of a window. */

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { W = 6 };
+enum { W = LP_WORKERS };
 
 /* Cycles a vector of partials takes. */
 static int64_t vector_cyc(LpRedOp op, LpCostType t)
