@@ -91,6 +91,7 @@ local function State(step, system, opts, factor)
     micro_batches = accumulation * replicas, accumulations = opts.accumulation,
     factor = factor, tries = factor == 1 and (opts.tries or 200)
       or math.max((opts.tries or 200) // SHARE, 1), found = {},
+    spelling = opts.spelling,
     -- the script's
     replicas = replicas, accumulation = accumulation }
 end
@@ -308,10 +309,6 @@ end
 function Plan:init(step, opts)
   local started, s = core.host.clock(), State(step, opts.system or {}, opts, 1)
   local states = others(s, opts)
-  s.spelling = opts.spelling
-  for _, other in ipairs(states) do
-    other.spelling = opts.spelling
-  end
   self.plans, self.refused = {}, {}
   for _, pair in ipairs(pairs_of(opts.ipus, s.system)) do
     local stages, replicas = pair[1], pair[2]
