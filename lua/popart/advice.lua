@@ -68,26 +68,17 @@ M.OPTIONS = {
   accumulator = OFF_CHIP:format("accumulator"),
   weight = OFF_CHIP:format("weight"),
   activation = OFF_CHIP:format("activation"),
-  micro_batch = function(detail)
-    return ("inputs of 1/%d of the rows, SessionOptions.accumulationFactor = %d"):format(
-      detail.factor, detail.accumulation)
-  end,
+  micro_batch = "inputs of 1/{factor} of the rows, "
+    .. "SessionOptions.accumulationFactor = {accumulation}",
   cuts = placed,
   ipus = placed,
   -- what makes a program faster
-  accumulation = function(detail)
-    return ("SessionOptions.accumulationFactor = %d"):format(detail.accumulation)
-  end,
-  replicas = function(detail)
-    return ("SessionOptions.enableReplicatedGraphs = true, replicatedGraphCount = %d"):format(
-      detail.replicas)
-  end,
+  accumulation = "SessionOptions.accumulationFactor = {accumulation}",
+  replicas = "SessionOptions.enableReplicatedGraphs = true, replicatedGraphCount = {replicas}",
   recompute_auto = "SessionOptions.autoRecomputation = popart.RecomputationType.Pipeline",
   recompute_all = "SessionOptions.autoRecomputation = popart.RecomputationType.RecomputeAll",
   recompute_none = "SessionOptions.autoRecomputation = popart.RecomputationType.None",
-  io_tiles = function(detail)
-    return ("SessionOptions.numIOTiles = %d"):format(detail.tiles)
-  end,
+  io_tiles = "SessionOptions.numIOTiles = {tiles}",
   on_chip = function(detail)
     local out = {}
     for i, kind in ipairs(detail.kinds) do

@@ -82,25 +82,16 @@ M.OPTIONS = {
   accumulator = OFF_CHIP:format("Accumulator"),
   weight = OFF_CHIP:format("Weight"),
   activation = OFF_CHIP:format("Activation"),
-  micro_batch = function(detail)
-    return ("options.Training:gradientAccumulation(%d) for the same batch"):format(
-      detail.accumulation)
-  end,
+  micro_batch = "options.Training:gradientAccumulation({accumulation}) for the same batch",
   cuts = blocks,
   ipus = blocks,
   -- what makes a program faster
-  accumulation = function(detail)
-    return ("options.Training:gradientAccumulation(%d)"):format(detail.accumulation)
-  end,
-  replicas = function(detail)
-    return ("options:replicationFactor(%d)"):format(detail.replicas)
-  end,
+  accumulation = "options.Training:gradientAccumulation({accumulation})",
+  replicas = "options:replicationFactor({replicas})",
   recompute_auto = 'options._Popart:set("autoRecomputation", "Pipeline")',
   recompute_all = 'options._Popart:set("autoRecomputation", "RecomputeAll")',
   recompute_none = 'options._Popart:set("autoRecomputation", "NoRecompute")',
-  io_tiles = function(detail)
-    return ("options.TensorLocations:numIOTiles(%d)"):format(detail.tiles)
-  end,
+  io_tiles = "options.TensorLocations:numIOTiles({tiles})",
   on_chip = function(detail)
     local out = {}
     for i, kind in ipairs(detail.kinds) do

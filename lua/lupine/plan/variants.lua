@@ -60,14 +60,18 @@ function M.pipeline(system)
 end
 
 --- How a front end spells the options of changes, in order.
----@param list {hint: string, detail: table}[]
----@param words? table<string, string|fun(detail: table): string> by hint
+---@param list {hint: string, detail: table?}[]
+---@param words? table<string, string|fun(detail: table): string> by hint; in a text {name} is
+---  an integer of the detail
 ---@return string[]
 function M.spelled(list, words)
   local out = {}
   for _, change in ipairs(list) do
     local word = words and words[change.hint]
-    out[#out + 1] = type(word) == "function" and word(change.detail) or word
+    out[#out + 1] = type(word) == "function" and word(change.detail)
+      or word and word:gsub("{(%a+)}", function(name)
+        return ("%d"):format(change.detail[name])
+      end)
   end
   return out
 end
