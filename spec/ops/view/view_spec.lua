@@ -166,3 +166,15 @@ describe("arrangements", function()
     end)
   end)
 end)
+
+-- Long rows are filled a block at a time; what lies beside them stays.
+it("fill_ writes its elements and no others, of every size", function()
+  for _, dtype in ipairs({ "bool", "uint8", "float16", "int32", "float32", "float64" }) do
+    for _, n in ipairs({ 1, 255, 256, 257, 511, 513, 1023, 1025, 2047, 2048, 2049, 4097, 9000 }) do
+      local x = torch.zeros({ n + 2 }, { dtype = torch[dtype] })
+      x:narrow(0, 1, n):fill_(1)
+      assert.same({ 0, n, 0 }, { x[0]:double():item(), x:double():sum():item(),
+        x[n + 1]:double():item() }, dtype .. " " .. n)
+    end
+  end
+end)

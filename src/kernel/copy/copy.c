@@ -25,6 +25,7 @@
 #define LOOK 256  /* rows between two looks for Ctrl-C */
 #define SQUARE 16 /* a line of 4-byte elements */
 #define BAND 256  /* rows whose pages fit the TLB together */
+#define FILL 2048 /* bytes filled at first, then copied by the C library */
 
 /* ---- conversion ---------------------------------------------------------- */
 static inline int64_t int_of(double f)
@@ -149,10 +150,13 @@ void lp_convert(LpDtype from, const void *src, int64_t src_step, LpDtype to,
     static void fill_##T(const void *sp, void *dp, int64_t ds, int64_t n)      \
     {                                                                          \
         T v = *(const T *)sp, *d = dp;                                         \
-        if (ds == 1)                                                           \
-            for (int64_t i = 0; i < n; i++)                                    \
+        if (ds == 1) {                                                         \
+            int64_t some = FILL / (int64_t)sizeof *d, left = n - some;         \
+            for (int64_t i = 0; i < n && i < some; i++)                        \
                 d[i] = v;                                                      \
-        else                                                                   \
+            for (T *to = d + some; left > 0; to += some, left -= some)         \
+                memcpy(to, d, sizeof *d *(size_t)(left < some ? left : some)); \
+        } else                                                                 \
             for (int64_t i = 0; i < n; i++)                                    \
                 d[i * ds] = v;                                                 \
     }                                                                          \
