@@ -98,12 +98,18 @@ end
 
 --- " (nearest: 'a', 'b')", or "" when no known name is near: a quarter of the
 --- letters may differ, one at least, or the known name begins with this one.
+--- "" for a known name too: most calls are the arguments of checks that hold.
 ---@param name any
 ---@param known string[]
 ---@return string
 function M.nearest(name, known)
   if type(name) ~= "string" or #name > LONGEST then
     return ""
+  end
+  for _, candidate in ipairs(known) do
+    if candidate == name then
+      return ""
+    end
   end
   local found, seen = {}, {}
   local limit = math.max(1, #name // 4)
