@@ -333,7 +333,7 @@ static LpStatus run_entry(LpReplay *x, const When *w, LpNodeId id, LpErr *e)
         lp_free(at);
     }
     if (s == LP_OK)
-        s = lp_replay_account(x, x->p->pass[w->run].ipu, &x->p->cost[id].cost,
+        s = lp_replay_account(x, x->p->pass[w->run].ipu, x->p->cost[id].cost,
                               made_bytes(x, w, d), e);
     return s;
 }

@@ -264,7 +264,7 @@ static LpStatus run_node(LpReplay *x, LpNodeId n, LpErr *e)
         lp_free(at[k + i]);
     lp_free(at);
     if (s == LP_OK)
-        s = lp_replay_account(x, ipu, &x->p->update_cost[n].cost, 0, e);
+        s = lp_replay_account(x, ipu, x->p->update_cost[n].cost, 0, e);
     return s == LP_OK ? move_in(x, n, e) : s;
 }
 

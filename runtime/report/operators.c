@@ -29,8 +29,8 @@ static void count(void *ctx, const LpGraphNode *n, const LpNodeCost *c,
     o->name = n->op->name;
     o->nodes++;
     o->instances += times;
-    o->cycles = lp_add_sat(o->cycles, lp_mul_sat(times, lp_cost_cyc(&c->cost)));
-    o->flops = lp_add_sat(o->flops, lp_mul_sat(times, c->cost.flops));
+    o->cycles = lp_add_sat(o->cycles, lp_mul_sat(times, lp_cost_cyc(c->cost)));
+    o->flops = lp_add_sat(o->flops, lp_mul_sat(times, c->cost->flops));
 }
 
 static int larger(const void *a, const void *b)

@@ -32,8 +32,8 @@ static void run(void *ctx, const LpGraphNode *node LP_UNUSED,
                 const LpNodeCost *n, int64_t times)
 {
     Totals *x = ctx;
-    for (int i = 0; i < n->cost.n_vertices; i++) {
-        const LpVertices *v = &n->cost.vertices[i];
+    for (int i = 0; i < n->cost->n_vertices; i++) {
+        const LpVertices *v = &n->cost->vertices[i];
         LpVertexTotal *t = total_of(x->t, v->id);
         if (!t)
             continue;
@@ -47,9 +47,9 @@ static void place(Totals *x, const LpNodeCost *n)
     if (x->seen[n->label])
         return;
     x->seen[n->label] = true;
-    x->t->compute_sets += n->cost.compute_sets;
-    for (int i = 0; i < n->cost.n_vertices; i++) {
-        const LpVertices *v = &n->cost.vertices[i];
+    x->t->compute_sets += n->cost->compute_sets;
+    for (int i = 0; i < n->cost->n_vertices; i++) {
+        const LpVertices *v = &n->cost->vertices[i];
         LpVertexTotal *t = total_of(x->t, v->id);
         if (!t)
             continue;

@@ -171,7 +171,7 @@ static Result finish(const LpCostCtx *x, const LpCost *c)
     if (!s || plan(x, s, &p, &e) != LP_OK)
         give_up(&e);
     for (LpNodeId n = 0; !c && n < p->step->micro->n_node; n++)
-        lp_cost_add(&sum, p->cost[n].cost);
+        lp_cost_add(&sum, *p->cost[n].cost);
     c = c ? c : &sum;
     const LpIpuMemory *m = &p->memory[0];
     int64_t not_there = unseen(m, lp_ipu_tiles(p));

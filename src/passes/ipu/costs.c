@@ -27,7 +27,7 @@ typedef struct Work {
 
 typedef struct Label {
     Work work;
-    LpCost cost;
+    LpCost *cost;
 } Label;
 
 typedef struct Costs {
@@ -111,9 +111,10 @@ static LpStatus cost_node(Costs *c, const Work *w, LpNodeCost *out)
         LP_FAIL_IF(!LP_GROW(c->of_label, c->cap_label, label) ||
                        !lp_map_add(&c->label, h, label),
                    c->p->err, LP_E_MEMORY, "out of memory");
-        c->of_label[label] = (Label){.work = *w};
+        c->of_label[label] = (Label){*w, lp_ipu_alloc(c->p, 1, sizeof(LpCost))};
+        LP_TRY(c->p->err->code);
         LP_TRY(lp_ipu_node_cost(c->p, w->g, w->node, &w->share, w->pass,
-                                &c->of_label[label].cost));
+                                c->of_label[label].cost));
         c->n_label++;
     }
     *out = (LpNodeCost){c->of_label[label].cost, label};
@@ -198,7 +199,7 @@ static void charge(LpStagePass *r, const LpCost *c)
 static void total(LpIpuPlan *p, LpStagePass *r)
 {
     for (uint32_t i = 0; i < r->n; i++) {
-        const LpCost *c = &p->cost[r->entry[i].node].cost;
+        const LpCost *c = p->cost[r->entry[i].node].cost;
         charge(r, c);
         if (r->entry[i].recomputed)
             r->recompute_cyc += lp_cost_cyc(c);
@@ -215,7 +216,7 @@ static LpStatus check(const LpIpuPlan *p, const LpGraph *g,
     int64_t all = 0;
     for (LpNodeId n = 0; n < g->n_node; n++) {
         const LpOrigin *o = lp_origin_of(g, n);
-        all = lp_add_sat(all, lp_cost_cyc(&cost[n].cost));
+        all = lp_add_sat(all, lp_cost_cyc(cost[n].cost));
         LP_FAIL_IF(all > MOST_CYC, p->err, LP_E_OVERFLOW,
                    "operator %s (%s:%d) takes more cycles than can be counted",
                    g->node[n].op->name, o->file, (int)o->line);
@@ -223,8 +224,18 @@ static LpStatus check(const LpIpuPlan *p, const LpGraph *g,
     return LP_OK;
 }
 
+static LpStatus take_no_time(LpIpuPlan *p, LpNodeCost *n)
+{
+    LpCost *own = lp_ipu_keep(p, n->cost, 1, sizeof *own);
+    LP_TRY(p->err->code);
+    lp_cost_takes_no_time(own);
+    n->cost = own;
+    return LP_OK;
+}
+
 static LpStatus build(Costs *c)
 {
+    static const LpCost none = {0};
     LpIpuPlan *p = c->p;
     const LpGraph *g = p->step->micro, *u = p->step->update;
     p->cost = lp_ipu_alloc(p, g->n_node, sizeof *p->cost);
@@ -237,9 +248,9 @@ static LpStatus build(Costs *c)
         Work w = {g, n, p->share[n], kind_of(c, g, n)};
         LP_TRY(cost_node(c, &w, &p->cost[n]));
         if (w.share.beside)
-            lp_cost_takes_no_time(&p->cost[n].cost);
+            LP_TRY(take_no_time(p, &p->cost[n]));
         if (is_idle(c, &g->node[n]))
-            p->cost[n].cost = (LpCost){0};
+            p->cost[n].cost = &none;
     }
     for (LpNodeId n = 0; u && n < u->n_node; n++) {
         LpShare all = {.proportion = p->o.proportion[p->update_ipu[n]],
@@ -254,7 +265,7 @@ static LpStatus build(Costs *c)
         total(p, &p->pass[r]);
     for (LpNodeId n = 0; n < g->n_node; n++)
         if (p->sum[n].var >= 0)
-            charge(&p->pass[p->sum[n].run], &p->cost[n].cost);
+            charge(&p->pass[p->sum[n].run], p->cost[n].cost);
     return LP_OK;
 }
 

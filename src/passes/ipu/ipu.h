@@ -223,7 +223,7 @@ typedef struct LpStart {
 } LpStart;
 
 typedef struct LpNodeCost {
-    LpCost cost;
+    const LpCost *cost; /* nodes of one label share it */
     uint32_t label; /* equal for equal work: its code is there once an IPU */
 } LpNodeCost;
 

@@ -503,8 +503,8 @@ static LpStatus sweep(Live *l, const LpTiles *always)
             LpNodeId n = i < run->n ? run->entry[i].node : LP_NO_NODE;
             LpTiles made;
             begin(l, from[at], n, &made);
-            consider(l, always, n == LP_NO_NODE ? NULL : &p->cost[n].cost,
-                     &made, at, (LpLiveStep){.node = n, .run = r});
+            consider(l, always, n == LP_NO_NODE ? NULL : p->cost[n].cost, &made,
+                     at, (LpLiveStep){.node = n, .run = r});
             end(l, to[at]);
         }
     }
@@ -514,7 +514,7 @@ static LpStatus sweep(Live *l, const LpTiles *always)
         if (p->update_ipu[n] != l->ipu)
             continue;
         begin(l, from[at], LP_NO_NODE, &made);
-        consider(l, always, &p->update_cost[n].cost, NULL, at,
+        consider(l, always, p->update_cost[n].cost, NULL, at,
                  (LpLiveStep){.node = n, .run = -1});
         end(l, to[at++]);
     }

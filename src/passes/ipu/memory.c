@@ -153,17 +153,17 @@ typedef struct Code {
 static void node_code(Memory *x, const LpNodeCost *n, Code *c)
 {
     for (size_t i = 0; i < sizeof x->set.w / sizeof *x->set.w; i++)
-        x->set.w[i] |= n->cost.codelets.w[i];
+        x->set.w[i] |= n->cost->codelets.w[i];
     x->gaps.interleaved =
-        lp_max(x->gaps.interleaved, n->cost.interleaved_tile_bytes);
-    x->gaps.apart = lp_max(x->gaps.apart, n->cost.apart_tile_bytes);
-    c->calls += n->cost.steps > 0;
+        lp_max(x->gaps.interleaved, n->cost->interleaved_tile_bytes);
+    x->gaps.apart = lp_max(x->gaps.apart, n->cost->apart_tile_bytes);
+    c->calls += n->cost->steps > 0;
     if (x->seen[n->label])
         return;
     x->seen[n->label] = true;
-    c->vertex += n->cost.vertex_bytes;
-    c->exchange += n->cost.exchange_code_bytes;
-    c->steps += n->cost.steps;
+    c->vertex += n->cost->vertex_bytes;
+    c->exchange += n->cost->exchange_code_bytes;
+    c->steps += n->cost->steps;
 }
 
 /* Sizes of what goes one way, each once. */

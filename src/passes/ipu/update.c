@@ -126,7 +126,7 @@ static LpStatus compute(Update *u, const int64_t *value)
     LpCost *total = u->total;
     int worst = 0;
     for (LpNodeId n = 0; n < g->n_node; n++) {
-        LpCost c = p->update_cost[n].cost, *t = &total[p->update_ipu[n]];
+        LpCost c = *p->update_cost[n].cost, *t = &total[p->update_ipu[n]];
         int64_t r = value[g->node[n].out] ? value[g->node[n].out] : 1;
         t->compute_cyc += (c.compute_cyc + r - 1) / r;
         t->exchange_cyc += (c.exchange_cyc + r - 1) / r;
@@ -170,7 +170,7 @@ static LpStatus fetch_parts(Update *u)
         if (!lp_ipu_first_partial(p, i))
             continue;
         LpNodeId add = p->step->micro->value[v->micro_out].node;
-        lp_cost_add(&u->total[p->var_ipu[var]], p->cost[add].cost);
+        lp_cost_add(&u->total[p->var_ipu[var]], *p->cost[add].cost);
         LP_TRY(copy(u, p->pass[p->partial[i].run].ipu, p->var_ipu[var],
                     lp_type_bytes(&v->type)));
     }
