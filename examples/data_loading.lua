@@ -7,7 +7,7 @@ local poptorch = require("poptorch")
 local torch = require("torch")
 local nn = torch.nn
 
-local DEVICE_ITERATIONS, BATCH_SIZE, REPLICAS = 10, 16, 2
+local DEVICE_ITERATIONS, BATCH_SIZE, REPLICAS = 5, 16, 2
 
 -- Pictures that take some work to make.
 local Drawn = torch.utils.data.Dataset:extend("Drawn")
@@ -46,7 +46,7 @@ end
 
 local function loader(opts, mode)
   torch.manual_seed(0) -- so that each shuffles alike
-  return poptorch.DataLoader(opts, Drawn(3200), {
+  return poptorch.DataLoader(opts, Drawn(1600), {
     batch_size = BATCH_SIZE,
     shuffle = true,
     drop_last = true,

@@ -62,8 +62,8 @@ describe("a child process", function()
     child:close()
   end)
 
-  it("ends when it is closed, also if it does not want to", function()
-    local child = shell("trap '' TERM; echo ready; exec sleep 60")
+  local function ends_when_closed(trap)
+    local child = shell(trap .. "echo ready; exec sleep 60")
     local pid = child:pid()
     repeat
       core.wait_for_children({ child }, 0.02)
@@ -73,6 +73,14 @@ describe("a child process", function()
     assert.is_true(core.host.clock() - before < 30)
     assert.is_true(processes.gone(pid))
     assert.equal(0, processes.settled())
+  end
+
+  it("ends when it is closed", function()
+    ends_when_closed("")
+  end)
+
+  it("ends when it is closed, also if it does not want to #slow", function()
+    ends_when_closed("trap '' TERM; ")
   end)
 
   it("has no other open file of this process", function()

@@ -10,6 +10,7 @@ local poptorch = require("poptorch")
 local rules = require("poptorch.options.rules")
 local session_options = require("popart.session_options")
 local simulation = require("poptorch.simulation")
+local tables = require("lupine.base.tables")
 local torch = require("torch")
 
 local Net = nn.Module:extend("Net")
@@ -235,8 +236,19 @@ local LOCATED = {
   { set = { "useIOTilesToStore", true }, before = { useOnChipStorage = false } },
 }
 
+local reports = {} -- of what was asked for before
+
 -- The report with a location of these settings.
-local function report_with(context, kind, settings)
+local function report_with(name, kind, settings)
+  local key = { name, kind }
+  for _, setting in ipairs(tables.keys(settings)) do
+    key[#key + 1] = setting .. "=" .. tostring(settings[setting])
+  end
+  key = table.concat(key, " ")
+  if reports[key] then
+    return table.unpack(reports[key])
+  end
+  local context = CONTEXTS[name]
   local o = poptorch.Options():replicationFactor(context.replicas or 1)
   o:deviceIterations(context.training and 1 or 4)
   o.Training:gradientAccumulation(context.training and 4 or 1)
@@ -247,30 +259,31 @@ local function report_with(context, kind, settings)
     o.TensorLocations:numIOTiles(context.tiles)
   end
   local location = poptorch.TensorLocationSettings()
-  for name, value in pairs(settings) do
-    location[name](location, value)
+  for other, value in pairs(settings) do
+    location[other](location, value)
   end
   local set = "set" .. kind .. "Location"
   o.TensorLocations[set](o.TensorLocations, location)
   local report = report_of(o, context.training, context.momentum)
-  return report.plan:json(), noted(report, "TensorLocations." .. set) or ""
+  reports[key] = { report.plan:json(), noted(report, "TensorLocations." .. set) or "" }
+  return table.unpack(reports[key])
 end
 
 -- A setting that leaves the report as it is without, and not the location as
 -- fresh ones are, is noted, by its name or with all of its kind; another is not.
-local function located(name, context, kind, case)
+local function located(name, kind, case)
   local with, set, value = {}, table.unpack(case.set)
   for key, before in pairs(case.before or {}) do
     with[key] = before
   end
-  local before = report_with(context, kind, with)
+  local before = report_with(name, kind, with)
   with[set] = value
-  local after, note = report_with(context, kind, with)
+  local after, note = report_with(name, kind, with)
   local what = ("%s: %s.%s(%s): %s"):format(name, kind, set, tostring(value), note)
   local told = note:find(set .. ":", 1, true) or note:find(" has no ", 1, true)
   if before ~= after then
     assert.is_nil(told, what)
-  elseif value ~= (set == "useOnChipStorage" and not context.strategy) then
+  elseif value ~= (set == "useOnChipStorage" and not CONTEXTS[name].strategy) then
     local of = set == "minElementsForReplicatedTensorSharding" and "useReplicatedTensorSharding:"
     assert.is_truthy(told or of and note:find(of, 1, true), what)
   end
@@ -305,13 +318,13 @@ describe("an option that is set", function()
   end
 
   it("in a location changes the report, or is noted", function()
-    for name, context in pairs(CONTEXTS) do
+    for name in pairs(CONTEXTS) do
       for _, kind in ipairs({ "Activation", "Weight", "Optimizer", "Accumulator" }) do
         for _, case in ipairs(LOCATED) do
           -- which activations are kept, and how large they are, options do not know
           if kind ~= "Activation" or case.set[1] ~= "minElementsForOffChip"
             or case.set[2] ~= 3 then
-            located(name, context, kind, case)
+            located(name, kind, case)
           end
         end
       end

@@ -376,13 +376,12 @@ it("loaders with workers come and go, some of their processes killed", function(
   end
 end)
 
--- Two hundred times: made, read for a while, ended in one of several ways at
--- some moment.
-it("two hundred accessors come and go, killed at any moment", function()
+-- Made, read for a while, ended in one of several ways at some moment.
+local function come_and_go(times)
   local words = { "terminate", "terminated in a loop", "garbage", "killed", "error", "read" }
   math.randomseed(11)
   local pids = {}
-  for round = 1, 200 do
+  for round = 1, times do
     local what = words[round % #words + 1]
     local stop = math.random(0, 8)
     local set = Numbers(8, what == "error" and bad_at(stop) or function(i)
@@ -416,4 +415,12 @@ it("two hundred accessors come and go, killed at any moment", function()
     a = nil -- luacheck: ignore
     assert.equal(0, processes.settled())
   end
+end
+
+it("forty accessors come and go, killed at any moment", function()
+  come_and_go(40)
+end)
+
+it("five hundred accessors come and go, killed at any moment #slow", function()
+  come_and_go(500)
 end)

@@ -102,7 +102,7 @@ describe("all modes agree", function()
     local function coin()
       return math.random(2) == 1
     end
-    for _ = 1, 60 do
+    for _ = 1, 25 do
       local n, size, iterations = math.random(40), math.random(5), math.random(3)
       local seed, hosts = math.random(1000), coin() and math.random(2, 3) or 1
       local o = { batch_size = size, num_workers = math.random(0, 2), drop_last = coin(),
