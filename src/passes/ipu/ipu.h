@@ -514,10 +514,15 @@ static inline void lp_cost_takes_no_time(LpCost *c)
 /* The loop that a row is in. */
 static inline const LpLoop *lp_loop_of(const LpIpuPlan *p, size_t row)
 {
-    const LpLoop *l = p->loop;
-    while (row >= l->first_row + l->n_row)
-        l++;
-    return l;
+    size_t first = 0, end = p->n_loop; /* it is in [first, end) */
+    while (end - first > 1) {
+        size_t half = first + (end - first) / 2;
+        if (row < p->loop[half].first_row)
+            end = half;
+        else
+            first = half;
+    }
+    return &p->loop[first];
 }
 static inline int64_t lp_pass_cyc(const LpStagePass *r)
 {

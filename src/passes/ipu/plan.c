@@ -63,8 +63,10 @@ int *lp_ipu_marks(LpIpuPlan *p, size_t n)
 
 void *lp_ipu_keep(LpIpuPlan *p, const void *list, size_t n, size_t size)
 {
-    void *copy = lp_ipu_alloc(p, n, size);
-    return copy && n > 0 ? memcpy(copy, list, n * size) : copy;
+    void *copy = lp_arena_memdup(&p->mem, list, n * size);
+    if (!copy)
+        lp_no_memory(p->err);
+    return copy;
 }
 
 bool lp_ipu_is_free(const LpIpuPlan *p, LpVal v)

@@ -52,32 +52,36 @@ static int64_t place(const LpRow *r, LpAct *a, int64_t from, int64_t *at,
     return a->start + a->cycles;
 }
 
-static bool in_part(const LpRow *r, const LpAct *a, bool runs, int part,
-                    uint32_t first)
+/* Acts first..end-1 of a part (-1: all of them) begin when those before have
+ * ended, at `from`; returns when they have. */
+static int64_t place_part(const LpRowBuilder *b, LpRow *r, int part,
+                          uint32_t first, uint32_t end, int64_t from)
 {
-    return runs ? part_of(a) == part : a->kind == r->act[first].kind;
+    int64_t *at = memset(b->at, 0, 2 * (size_t)b->p->n_ipus * sizeof *b->at);
+    int64_t last = from;
+    for (uint32_t i = first; i < end; i++)
+        if (part < 0 || part_of(&r->act[i]) == part)
+            last = lp_max(last, place(r, &r->act[i], from, at, b->p->n_ipus));
+    return last;
 }
 
 static void set_starts(const LpRowBuilder *b, LpRow *r)
 {
-    size_t ipus = (size_t)b->p->n_ipus;
+    uint32_t first[AWAY + 1] = {0}, end[AWAY + 1] = {0}, i, k;
     bool runs = false;
-    for (uint32_t i = 0; i < r->n; i++)
+    int64_t from = 0;
+    for (i = 0; i < r->n; i++) {
+        int part = part_of(&r->act[i]);
+        first[part] = end[part] ? first[part] : i;
+        end[part] = i + 1;
         runs = runs || r->act[i].kind == LP_ACT_COMPUTE;
-    int64_t end = 0;
-    uint32_t first = 0;
-    for (int part = 0; runs ? part <= AWAY : first < r->n; part++) {
-        int64_t *at = memset(b->at, 0, 2 * ipus * sizeof *b->at), from = end;
-        uint32_t i = first;
-        for (; i < r->n; i++) {
-            if (in_part(r, &r->act[i], runs, part, first)) {
-                int64_t done = place(r, &r->act[i], from, at, b->p->n_ipus);
-                end = done > end ? done : end;
-            } else if (!runs) {
-                break;
-            }
-        }
-        first = runs ? 0 : i;
+    }
+    for (int part = 0; runs && part <= AWAY; part++)
+        from = place_part(b, r, part, first[part], end[part], from);
+    for (i = 0; !runs && i < r->n; i = k) {
+        for (k = i; k < r->n && r->act[k].kind == r->act[i].kind;)
+            k++;
+        from = place_part(b, r, -1, i, k, from);
     }
 }
 
@@ -86,8 +90,7 @@ LpStatus lp_row_finish(LpRowBuilder *b, LpStatus s)
     LpRow *r = b->row;
     r->n = (uint32_t)b->n_act;
     r->act = lp_ipu_keep(b->p, b->act, b->n_act, sizeof *b->act);
-    lp_free(b->act);
-    *b = (LpRowBuilder){.p = b->p, .at = b->at};
+    b->n_act = 0;
     r->total_cyc = r->compute_cyc + r->exchange_cyc + r->sync_cyc +
                    r->copy_cyc + r->host_cyc + r->stream_cyc +
                    r->collective_cyc;
@@ -96,6 +99,11 @@ LpStatus lp_row_finish(LpRowBuilder *b, LpStatus s)
     if (r->act && b->at)
         set_starts(b, r);
     return s == LP_OK ? b->p->err->code : s;
+}
+
+void lp_row_fini(LpRowBuilder *b)
+{
+    lp_free(b->act);
 }
 
 LpStatus lp_row_copy(LpRowBuilder *b, int from, int to, int64_t bytes,

@@ -13,25 +13,34 @@ typedef struct Gathering {
     int64_t (*of_run)[LP_COST_N_TYPES]; /* bytes */
 } Gathering;
 
-/* What a row brings from one IPU to another. */
+/* Two IPUs, of which one sends to the other: what a row brings, and what its
+ * last such row paid. */
 typedef struct Pair {
     int from, to;
-    int64_t bytes;
+    int64_t bytes; /* of the row that is made */
+    LpAct act;
+    int64_t exchange_cyc, sync_cyc;
 } Pair;
+
+/* A value that a run sends. */
+typedef struct Sent {
+    size_t pair;
+    int64_t bytes;
+} Sent;
 
 struct LpSchedule {
     LpIpuPlan *p;
     LpTraffic *traffic; /* by run */
     LpRowBuilder b;
-    int *runs, n;         /* of the row that is made */
-    int *level;           /* of a run within its row */
-    size_t *copy, *first; /* copies in the order of the runs that send them, and
-                             of each run the first of its own */
+    int *runs, n;       /* of the row that is made */
+    int *level;         /* of a run within its row */
+    Sent *sent;         /* in the order of the runs */
+    size_t *first_sent; /* of each run */
+    Pair *pair;         /* by `from`, then by `to` */
     Gathering *gathering;
     size_t n_gathering;
-    /* of a row, by IPU; pairs: as many as there are copies */
+    /* of a row, by IPU */
     int64_t *cyc, *way, (*gathered)[LP_COST_N_TYPES];
-    Pair *pair;
     size_t *moves,
         *next;    /* transfers of a run, + 1: the first, the one after */
     bool last;    /* the turn has no next one in the update to fetch for */
@@ -152,28 +161,57 @@ static int by_ipus(const void *a, const void *b)
     return x->from != y->from ? x->from - y->from : x->to - y->to;
 }
 
-/* What the runs of the row send; returns the number of pairs of IPUs. */
-static size_t find_pairs(const LpSchedule *s)
+static bool between_ipus(const LpIpuCopy *m)
+{
+    return m->from_ipu != m->to_ipu && !m->off_chip;
+}
+
+/* The pairs of all copies, each once; returns how many. */
+static size_t find_pairs(LpSchedule *s)
 {
     const LpIpuPlan *p = s->p;
     size_t n = 0, kept = 0;
-    for (int i = 0; i < s->n; i++)
-        for (size_t k = s->first[s->runs[i]]; k < s->first[s->runs[i] + 1];
-             k++) {
-            const LpIpuCopy *m = &p->copy[s->copy[k]];
-            if (m->from_ipu != m->to_ipu && !m->off_chip)
-                s->pair[n++] =
-                    (Pair){m->from_ipu, m->to_ipu,
-                           lp_type_bytes(lp_graph_type(p->step->micro, m->v))};
-        }
+    for (size_t i = 0; i < p->n_copy; i++)
+        if (between_ipus(&p->copy[i]))
+            s->pair[n++] =
+                (Pair){.from = p->copy[i].from_ipu, .to = p->copy[i].to_ipu};
     qsort(s->pair, n, sizeof *s->pair, by_ipus);
-    for (size_t i = 0; i < n; i++) {
-        if (i > 0 && by_ipus(&s->pair[i], &s->pair[kept - 1]) == 0)
-            s->pair[kept - 1].bytes += s->pair[i].bytes;
-        else
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || by_ipus(&s->pair[i], &s->pair[kept - 1]) != 0)
             s->pair[kept++] = s->pair[i];
-    }
     return kept;
+}
+
+static void find_sent(LpSchedule *s)
+{
+    const LpIpuPlan *p = s->p;
+    size_t n = find_pairs(s), *next = s->first_sent + 1;
+    for (size_t i = 0; i < p->n_copy; i++)
+        if (between_ipus(&p->copy[i]))
+            next[p->copy[i].from + 1]++;
+    for (int r = 0; r < p->n_pass; r++)
+        next[r + 1] += next[r];
+    for (size_t i = 0; i < p->n_copy; i++) {
+        const LpIpuCopy *m = &p->copy[i];
+        if (!between_ipus(m))
+            continue;
+        const Pair key = {.from = m->from_ipu, .to = m->to_ipu},
+                   *x = bsearch(&key, s->pair, n, sizeof key, by_ipus);
+        int64_t bytes = lp_type_bytes(lp_graph_type(p->step->micro, m->v));
+        s->sent[next[m->from]++] = (Sent){(size_t)(x - s->pair), bytes};
+    }
+}
+
+static LpStatus copy(LpSchedule *s, Pair *x)
+{
+    LpCost c;
+    if (x->bytes == x->act.bytes)
+        return lp_row_add(&s->b, x->act);
+    LP_TRY(lp_row_copy(&s->b, x->from, x->to, x->bytes, &c));
+    x->act = s->b.act[s->b.n_act - 1];
+    x->exchange_cyc = c.exchange_cyc;
+    x->sync_cyc = c.sync_cyc;
+    return LP_OK;
 }
 
 /* All links work at once, else one copy follows another. */
@@ -183,19 +221,23 @@ static LpStatus copies(LpSchedule *s)
     LpRow *row = s->b.row;
     bool at_once = row->order == LP_ORDER_AT_ONCE;
     int64_t cyc = 0, sync = 0;
-    size_t n = find_pairs(s);
-    for (size_t i = 0; i < n; i++) {
-        const Pair *x = &s->pair[i];
-        LpCost c;
+    size_t first = SIZE_MAX, end = 0;
+    for (int i = 0; i < s->n; i++)
+        for (size_t k = s->first_sent[s->runs[i]];
+             k < s->first_sent[s->runs[i] + 1]; k++) {
+            const Sent *x = &s->sent[k];
+            s->pair[x->pair].bytes += x->bytes;
+            first = x->pair < first ? x->pair : first;
+            end = x->pair < end ? end : x->pair + 1;
+        }
+    for (size_t i = first; i < end; i++) {
+        Pair *x = &s->pair[i];
         if (x->bytes == 0)
             continue;
-        LP_TRY(lp_row_copy(&s->b, x->from, x->to, x->bytes, &c));
-        if (!at_once) {
-            cyc += c.exchange_cyc;
-            sync += c.sync_cyc;
-        } else if (c.exchange_cyc > cyc) {
-            cyc = c.exchange_cyc;
-        }
+        LP_TRY(copy(s, x));
+        x->bytes = 0;
+        cyc = at_once ? lp_max(cyc, x->exchange_cyc) : cyc + x->exchange_cyc;
+        sync += x->sync_cyc;
     }
     row->copy_cyc += cyc;
     row->sync_cyc +=
@@ -504,21 +546,6 @@ static LpStatus output(LpSchedule *s)
     return add_loop(p, loop);
 }
 
-/* Copies in the order of the runs that send them. */
-static void sort_copies(LpSchedule *s)
-{
-    const LpIpuPlan *p = s->p;
-    for (size_t i = 0; i < p->n_copy; i++)
-        s->first[p->copy[i].from + 1]++;
-    for (int r = 0; r < p->n_pass; r++)
-        s->first[r + 1] += s->first[r];
-    for (size_t i = p->n_copy; i-- > 0;)
-        s->copy[--s->first[p->copy[i].from + 1]] = i;
-    for (int r = 0; r < p->n_pass; r++) /* they have moved to the next run */
-        s->first[r] = s->first[r + 1];
-    s->first[p->n_pass] = p->n_copy;
-}
-
 /* Variables that a run reads in shares. */
 static LpStatus find_gathering(LpSchedule *s)
 {
@@ -550,8 +577,8 @@ static LpStatus prepare(LpSchedule *s)
     s->traffic = lp_ipu_scratch(p, n, sizeof *s->traffic);
     s->level = lp_ipu_scratch(p, n, sizeof *s->level);
     s->runs = lp_ipu_scratch(p, n, sizeof *s->runs);
-    s->first = lp_ipu_scratch(p, n + 1, sizeof *s->first);
-    s->copy = lp_ipu_scratch(p, p->n_copy, sizeof *s->copy);
+    s->first_sent = lp_ipu_scratch(p, n + 2, sizeof *s->first_sent);
+    s->sent = lp_ipu_scratch(p, p->n_copy, sizeof *s->sent);
     s->pair = lp_ipu_scratch(p, p->n_copy, sizeof *s->pair);
     s->gathering = lp_ipu_scratch(p, 2 * p->step->n_var, sizeof *s->gathering);
     s->cyc = lp_ipu_scratch(p, ipus, sizeof *s->cyc);
@@ -561,7 +588,7 @@ static LpStatus prepare(LpSchedule *s)
     s->next = lp_ipu_scratch(p, p->n_transfer, sizeof *s->next);
     p->io = lp_ipu_alloc(p, ipus, sizeof *p->io);
     LP_TRY(p->err->code);
-    sort_copies(s);
+    find_sent(s);
     for (size_t i = p->n_transfer; i-- > 0;)
         if (p->transfer[i].run >= 0) {
             s->next[i] = s->moves[p->transfer[i].run];
@@ -571,15 +598,20 @@ static LpStatus prepare(LpSchedule *s)
     return lp_ipu_traffic(p, s->traffic);
 }
 
+static LpStatus build(LpSchedule *s)
+{
+    LP_TRY(prepare(s));
+    LP_TRY(loop_rows(s));
+    if (s->p->step->update)
+        LP_TRY(update(s->p));
+    LP_TRY(edge(s, LP_AHEAD_UPDATE, true));
+    return s->p->o.output_slices > 0 ? output(s) : LP_OK;
+}
+
 LpStatus lp_ipu_schedule(LpIpuPlan *p)
 {
     LpSchedule s = {.p = p, .b = {.p = p}};
-    LP_TRY(prepare(&s));
-    LP_TRY(loop_rows(&s));
-    if (p->step->update)
-        LP_TRY(update(p));
-    LP_TRY(edge(&s, LP_AHEAD_UPDATE, true));
-    if (p->o.output_slices > 0)
-        LP_TRY(output(&s));
-    return LP_OK;
+    LpStatus st = build(&s);
+    lp_row_fini(&s.b);
+    return st;
 }

@@ -22,7 +22,7 @@ void lp_ipu_gathered(const LpIpuPlan *p, const LpStagePass *r, size_t first,
 LpStatus lp_ipu_update_row(LpIpuPlan *p, LpRow *row);
 LpStatus lp_ipu_output_row(LpIpuPlan *p, const LpTraffic *t, LpRow *row);
 
-/* Adds an action to a row; its list is in the plan's arena. */
+/* Adds acts to a row, one row after another. */
 typedef struct LpRowBuilder {
     LpIpuPlan *p;
     LpRow *row;
@@ -31,7 +31,9 @@ typedef struct LpRowBuilder {
     int64_t *at; /* by IPU and way, while acts get their starts; NULL: none */
 } LpRowBuilder;
 LpStatus lp_row_add(LpRowBuilder *b, LpAct act);
-LpStatus lp_row_finish(LpRowBuilder *b, LpStatus s); /* frees the list */
+/* The row has its acts, in the plan's arena. */
+LpStatus lp_row_finish(LpRowBuilder *b, LpStatus s);
+void lp_row_fini(LpRowBuilder *b);
 
 /* A copy from IPU to IPU, whose cost is in *c. */
 LpStatus lp_row_copy(LpRowBuilder *b, int from, int to, int64_t bytes,

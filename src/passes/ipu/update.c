@@ -269,7 +269,9 @@ LpStatus lp_ipu_update_row(LpIpuPlan *p, LpRow *row)
     LP_TRY(p->err->code);
     u->p = p;
     u->b = (LpRowBuilder){.p = p, .row = row};
-    return lp_row_finish(&u->b, build(u));
+    LpStatus s = lp_row_finish(&u->b, build(u));
+    lp_row_fini(&u->b);
+    return s;
 }
 
 LpStatus lp_ipu_output_row(LpIpuPlan *p, const LpTraffic *t, LpRow *row)
@@ -282,5 +284,7 @@ LpStatus lp_ipu_output_row(LpIpuPlan *p, const LpTraffic *t, LpRow *row)
             bytes[p->pass[r].ipu] += t[r].host_out[k];
     LpStatus s = lp_row_transfer(&b, LP_ACT_HOST_OUT, bytes, &row->host_cyc,
                                  &row->sync_cyc);
-    return lp_row_finish(&b, s);
+    s = lp_row_finish(&b, s);
+    lp_row_fini(&b);
+    return s;
 }
