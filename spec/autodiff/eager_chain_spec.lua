@@ -1,5 +1,6 @@
 --- Rules whose pointwise operators run as one chain on large tensors: the bits are
 --- those of the single operators, which small tensors have.
+local poptorch = require("poptorch")
 local torch = require("torch")
 local F = torch.nn.functional
 
@@ -45,6 +46,35 @@ describe("an eager rule over a large tensor", function()
       end
     end)
   end
+
+  it("sums losses block by block to the bits of their elements' sum", function()
+    torch.manual_seed(6)
+    for _, dtype in ipairs({ "float32", "float64", "bfloat16" }) do
+      local x = torch.randn({ SIZE }):to(torch[dtype])
+      local y = torch.randn({ SIZE }):to(torch[dtype])
+      for _, name in ipairs({ "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss" }) do
+        local each = F[name](x, y, { reduction = "none" })
+        for _, how in ipairs({ "sum", "mean" }) do
+          local whole = F[name](x, y, { reduction = how })
+          local apart = poptorch.identity_loss(each, how)
+          assert.is_true(torch.equal(whole, apart), name)
+        end
+      end
+    end
+  end)
+
+  it("gives both operands of a loss their gradients in one pass", function()
+    torch.manual_seed(7)
+    local x, y = torch.randn({ 200, 300 }):requires_grad_(), torch.randn({ 300 }):requires_grad_()
+    for _, name in ipairs({ "mse_loss", "l1_loss" }) do
+      local power = name == "mse_loss" and 2 or 1
+      local dx, dy = table.unpack(torch.autograd.grad(F[name](x, y), { x, y }))
+      local wx, wy = table.unpack(
+        torch.autograd.grad((x - y):abs():pow(power):mean(), { x, y }))
+      assert.is_true(torch.allclose(dx, wx, 1e-5, 1e-9), name)
+      assert.is_true(torch.allclose(dy, wy, 1e-5, 1e-7), name)
+    end
+  end)
 
   it("reads strided and broadcast operands", function()
     torch.manual_seed(4)

@@ -216,17 +216,23 @@ static LpStatus check_numbers(LpTensor *g, const LpOp *op, int nr, LpErr *e)
 }
 
 /* Gradients of the node's operands, summed to their shapes, to their edges. */
-static LpStatus send(Pass *p, LpEager *g, LpNode *n, const LpVal *din)
+static LpStatus send(Pass *p, LpEager *g, LpNode *n, LpVal *din)
 {
     for (int i = 0; i < n->n_in; i++) {
-        if (!leads_anywhere(&n->edge[i]))
-            continue;
         const LpType *type = &n->in[i].type;
-        LpVal v = din[i] ? lp_sum_to(&g->b, din[i], type)
-                         : lp_full(&g->b, type, lp_float(0));
+        if (!leads_anywhere(&n->edge[i]))
+            din[i] = LP_NOVAL;
+        else
+            din[i] = din[i] ? lp_sum_to(&g->b, din[i], type)
+                            : lp_full(&g->b, type, lp_float(0));
         if (lp_failed(&g->b))
             return p->err->code;
-        LpTensor *t = lp_eager_get(g, v);
+    }
+    LP_TRY(lp_eager_make_all(g, din, n->n_in));
+    for (int i = 0; i < n->n_in; i++) {
+        if (din[i] == LP_NOVAL)
+            continue;
+        LpTensor *t = lp_eager_get(g, din[i]);
         if (!t)
             return p->err->code;
         if (detect_anomaly)

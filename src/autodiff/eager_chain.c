@@ -3,7 +3,8 @@
  * block (kernel/loops/fused.h), and only that value reaches memory. A rule of
  * seven operators over a million elements passes once over them. The bits are
  * those of the single operators. What several values are made of is computed
- * for each of them: in a cache it costs less than a place in memory.
+ * for each of them: in a cache it costs less than a place in memory. All that a
+ * gradient rule gives is made at once, and a loss is summed block by block.
  *
  * Waiting are operators without history, whose operands are large and of the
  * result's shape, or are there. */
@@ -11,7 +12,9 @@
 
 #include "src/autodiff/meta.h"
 #include "src/autodiff/trace.h"
+#include "src/kernel/attrs.h"
 #include "src/kernel/loops/fused.h"
+#include "src/ops/ops.h"
 
 enum {
     LARGE = 4096,   /* elements that may be worth the preparation of a chain */
@@ -185,59 +188,144 @@ static bool add_node(LpEager *g, Chain *c, LpLater *d)
     return true;
 }
 
-/* `todo`: n operators, operands before users; the last one's value is made. */
-static LpStatus together(LpEager *g, LpLater **todo, int n)
-{
-    LpErr *e = g->b.err;
-    LpLater *last = todo[n - 1];
-    Chain *c = lp_arena_calloc(g->b.scratch, sizeof *c);
-    LP_FAIL_IF(!c, e, LP_E_MEMORY, "out of memory");
-    for (int i = 0; i < n; i++)
-        if (!add_node(g, c, todo[i]))
-            return LP_E_NOT_IMPLEMENTED;
-    LpTensor *t = NULL;
-    LpDesc out;
-    LP_TRY(lp_tensor_new(at(g, last->self)->type, &t, e));
-    lp_desc_of_tensor(&out, t);
-    c->node[n - 1].out = 0;
-    LpFusedReq r = {.node = c->node,
-                    .n_node = n,
-                    .ext = c->ext,
-                    .n_ext = c->n_ext,
-                    .out = &out,
-                    .n_out = 1};
-    LpStatus s = lp_call_fused(&r, c->in, (void *[]){lp_tensor_data(t)}, e);
-    if (s == LP_OK)
-        return made(g, last, t);
-    lp_tensor_release(t);
-    return s;
-}
+/* What runs of what waits: n operators at todo[0], operands before users. */
+typedef struct Todo {
+    LpLater *all[LP_FUSED_MAX_NODE], **first;
+    int n;
+} Todo;
 
-LpStatus lp_eager_make(LpEager *g, LpVal v)
+static void find_needed(LpEager *g, const LpVal *end, int n_end, Todo *w)
 {
-    LpLater *todo[LP_FUSED_MAX_NODE], *end = at(g, v)->later;
-    int n = LP_FUSED_MAX_NODE;
-    end->needed = true;
+    w->first = w->all + LP_FUSED_MAX_NODE;
+    for (int i = 0; i < n_end; i++)
+        at(g, end[i])->later->needed = true;
     for (LpLater *d = g->last; d; d = d->before) {
         bool needed = d->needed && at(g, d->self)->later;
         d->needed = false;
         if (!needed)
             continue;
-        todo[--n] = d;
+        *--w->first = d;
         for (int i = 0; i < d->n_in; i++)
             if (at(g, d->in[i])->later)
                 at(g, d->in[i])->later->needed = true;
     }
-    LpLater **first = todo + n;
-    n = LP_FUSED_MAX_NODE - n;
-    const LpType *type = at(g, v)->type;
-    bool pays = (n - 1) * lp_elements(type->shape, type->ndim) >= SAVED;
-    LpStatus s = pays ? together(g, first, n) : LP_E_NOT_IMPLEMENTED;
+    w->n = (int)(w->all + LP_FUSED_MAX_NODE - w->first);
+}
+
+static bool pays(LpEager *g, LpVal end, int passes)
+{
+    const LpType *type = at(g, end)->type;
+    return passes * lp_elements(type->shape, type->ndim) >= SAVED;
+}
+
+/* The chain of what is needed; its results are the n_end ends, in memory that
+ * *t has, or of one end the loss, reduced so. */
+static LpStatus run_chain(LpEager *g, const Todo *w, const LpVal *end,
+                          int n_end, const char *reduction, LpTensor **t)
+{
+    LpErr *e = g->b.err;
+    Chain *c = lp_arena_calloc(g->b.scratch, sizeof *c);
+    LpDesc out[LP_FUSED_MAX_OUT];
+    void *to[LP_FUSED_MAX_OUT];
+    int made = 0;
+    LpStatus s = LP_OK;
+    LP_FAIL_IF(!c, e, LP_E_MEMORY, "out of memory");
+    for (int i = 0; i < w->n; i++)
+        if (!add_node(g, c, w->first[i]))
+            return LP_E_NOT_IMPLEMENTED;
+    for (; made < n_end && s == LP_OK; made++) {
+        LpType type = *at(g, end[made])->type;
+        out[made] = (LpDesc){.dtype = type.dtype, .ndim = type.ndim};
+        memcpy(out[made].shape, type.shape, sizeof type.shape);
+        lp_contiguous_strides(&type, out[made].strides);
+        type.ndim = reduction ? 0 : type.ndim;
+        c->node[at(g, end[made])->later->node].out = made;
+        s = lp_tensor_new(&type, &t[made], e);
+        if (s != LP_OK)
+            break;
+        to[made] = lp_tensor_data(t[made]);
+    }
+    LpFusedReq r = {.node = c->node,
+                    .n_node = c->n_node,
+                    .ext = c->ext,
+                    .n_ext = c->n_ext,
+                    .out = out,
+                    .n_out = n_end};
+    if (s == LP_OK)
+        s = lp_call_fused(&r, reduction, c->in, to, e);
+    while (s != LP_OK && made-- > 0)
+        lp_tensor_release(t[made]);
+    return s;
+}
+
+/* Of what no chain can do, or need not. */
+static void forget_error(LpErr *e)
+{
+    e->code = LP_OK;
+    e->msg[0] = e->context[0] = '\0';
+}
+
+static LpStatus make(LpEager *g, const LpVal *end, int n_end)
+{
+    LpTensor *t[LP_FUSED_MAX_OUT];
+    Todo w;
+    find_needed(g, end, n_end, &w);
+    LpStatus s = pays(g, end[0], w.n - 1)
+                     ? run_chain(g, &w, end, n_end, NULL, t)
+                     : LP_E_NOT_IMPLEMENTED;
+    for (int i = 0; i < n_end && s == LP_OK; i++)
+        made(g, at(g, end[i])->later, t[i]);
     if (s != LP_E_NOT_IMPLEMENTED)
         return s;
-    g->b.err->code = LP_OK; /* what no chain can do, or need not */
-    g->b.err->msg[0] = g->b.err->context[0] = '\0';
-    for (int i = 0; i < n; i++)
-        LP_TRY(single(g, first[i]));
+    forget_error(g->b.err);
+    for (int i = 0; i < w.n; i++)
+        LP_TRY(single(g, w.first[i]));
     return LP_OK;
+}
+
+LpStatus lp_eager_make(LpEager *g, LpVal v)
+{
+    return make(g, &v, 1);
+}
+
+/* Is v to be made, of the shape of the first end, and none of them? */
+static bool is_end(LpEager *g, LpVal v, const LpVal *end, int n_end)
+{
+    if (v == LP_NOVAL || !at(g, v)->later)
+        return false;
+    for (int i = 0; i < n_end; i++)
+        if (end[i] == v)
+            return false;
+    return n_end == 0 || lp_shape_eq(at(g, v)->type, at(g, end[0])->type);
+}
+
+LpStatus lp_eager_make_all(LpEager *g, const LpVal *v, int n)
+{
+    LpVal end[LP_FUSED_MAX_OUT];
+    int n_end = 0;
+    for (int i = 0; i < n && n_end < LP_FUSED_MAX_OUT; i++)
+        if (is_end(g, v[i], end, n_end))
+            end[n_end++] = v[i];
+    return n_end > 1 ? make(g, end, n_end) : LP_OK;
+}
+
+bool lp_eager_final(LpEager *g, const LpOp *op, const LpVal *in,
+                    const LpAttr *attr, LpVal *out)
+{
+    LpTensor *t;
+    Todo w;
+    if (op != &op_identity_loss || !at(g, in[0])->later)
+        return false;
+    const char *reduction = attr[LP_IDENTITY_LOSS_REDUCTION].str;
+    LpDtype type = at(g, in[0])->type->dtype;
+    if (strcmp(reduction, "none") == 0 || (type != LP_F32 && type != LP_F64))
+        return false;
+    find_needed(g, in, 1, &w);
+    LpStatus s = pays(g, in[0], w.n) ? run_chain(g, &w, in, 1, reduction, &t)
+                                     : LP_E_NOT_IMPLEMENTED;
+    if (s == LP_OK)
+        *out = lp_eager_tensor(g, t);
+    if (s == LP_E_NOT_IMPLEMENTED)
+        forget_error(g->b.err);
+    return s != LP_E_NOT_IMPLEMENTED;
 }

@@ -12,6 +12,7 @@
 #include "src/base/mem.h"
 #include "src/base/process.h"
 #include "src/kernel/copy/copy.h"
+#include "src/kernel/nn/nn.h"
 #include "src/kernel/state.h"
 #include "src/ops/width.h"
 
@@ -451,12 +452,13 @@ static LpStatus run_prepared(const LpKernel *k, void *const *in,
     return s;
 }
 
-LpStatus lp_call_fused(LpFusedReq *r, void *const *in, void *const *out,
-                       LpErr *e)
+LpStatus lp_call_fused(LpFusedReq *r, const char *reduction, void *const *in,
+                       void *const *out, LpErr *e)
 {
     LpKernel k = {.work_bytes = 0};
     r->threads = lp_kernel_width();
-    LP_TRY(lp_fused_prepare(r, &k, e));
+    LP_TRY(reduction ? lp_identity_loss_of_chain(r, reduction, &k, e)
+                     : lp_fused_prepare(r, &k, e));
     LpStatus s = run_prepared(&k, in, out, true, e);
     lp_kernel_fini(&k);
     return s;

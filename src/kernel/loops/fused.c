@@ -75,6 +75,7 @@ typedef struct Run {
     char *const *out;
     char *buf;
     const LpRunCtx *rc;
+    int64_t origin; /* the element that out[] points to */
 } Run;
 
 static char *buffer(const Run *r, int i)
@@ -184,7 +185,8 @@ static void run_block(const Run *r, int64_t at, int64_t n)
             x[i] = fetch(r, &d->arg[i], at, n, d->splat_ok, result, &splat, i);
         char *mem = d->out < 0
                         ? NULL
-                        : r->out[(int)d->out] + at * p->out_size[(int)d->out];
+                        : r->out[(int)d->out] +
+                              (at - r->origin) * p->out_size[(int)d->out];
         char *y = d->direct ? mem : buffer(r, d->buf);
         if (d->loop)
             d->loop(n, y, x, splat, d->p);
@@ -216,6 +218,18 @@ void lp_fused_part(const LpKernel *k, void *const *in, void *const *out,
              .out = (char *const *)out,
              .buf = work,
              .rc = rc};
+    run_part(&r, from, to);
+}
+
+void lp_fused_values(const LpKernel *k, void *const *in, void *out, void *work,
+                     const LpRunCtx *rc, int64_t from, int64_t to)
+{
+    Run r = {.p = k->state,
+             .in = (const char *const *)in,
+             .out = (char *const[]){out},
+             .buf = work,
+             .rc = rc,
+             .origin = from};
     run_part(&r, from, to);
 }
 

@@ -51,5 +51,9 @@ LpStatus lp_fused_prepare(const LpFusedReq *r, LpKernel *k, LpErr *e);
 size_t lp_fused_work(const LpKernel *k);
 void lp_fused_part(const LpKernel *k, void *const *in, void *const *out,
                    void *work, const LpRunCtx *rc, int64_t from, int64_t to);
+/* The same of a chain of one result, which goes to out[0] … out[to - from - 1]
+ * of its type. */
+void lp_fused_values(const LpKernel *k, void *const *in, void *out, void *work,
+                     const LpRunCtx *rc, int64_t from, int64_t to);
 
 #endif

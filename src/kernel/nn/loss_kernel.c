@@ -8,6 +8,7 @@
 #include "src/kernel/nn/nn.h"
 #include "src/kernel/nn/nnloops.h"
 #include "src/kernel/plain.h"
+#include "src/kernel/state.h"
 
 typedef enum { NONE, MEAN, SUM } Reduction;
 
@@ -123,28 +124,48 @@ typedef struct Final {
     Reduction how;
 } Final;
 
+static int64_t chunks_of(const Final *s)
+{
+    return (s->n + CHUNK - 1) / CHUNK;
+}
+
+static int64_t chunk_end(const Final *s, int64_t c)
+{
+    return s->n - c * CHUNK < CHUNK ? s->n : (c + 1) * CHUNK;
+}
+
+/* Of chunk c, whose elements lie at x. */
+static double chunk_sum(const Final *s, LpDtype t, int64_t c, const void *x)
+{
+    int64_t n = chunk_end(s, c) - c * CHUNK;
+    return t == LP_F64 ? lp_nn()->f64->sum(x, n)
+                       : (double)lp_nn()->f32->sum(x, n);
+}
+
+static void join(const Final *s, LpDtype t, const double *part, void *out)
+{
+    double sum = 0;
+    for (int64_t c = 0; c < chunks_of(s); c++)
+        sum += part[c];
+    lp_real_set(t, out, 0, s->how == MEAN ? sum / (double)s->n : sum);
+}
+
 LP_PLAIN_CORE(final_core)
 {
     const Final *s = (const void *)p->param;
     LpDtype t = (LpDtype)p->compute;
     size_t size = lp_dtype_size(t);
-    double *part = work, sum = 0;
+    double *part = work;
     if (s->how == NONE) {
         memcpy(out[0], in[0], (size_t)s->n * size);
         return LP_OK;
     }
-    int64_t chunks = (s->n + CHUNK - 1) / CHUNK;
+    int64_t chunks = chunks_of(s);
 #pragma omp parallel for num_threads(lp_plain_width(p, s->n)) schedule(static)
-    for (int64_t c = 0; c < chunks; c++) {
-        int64_t n = s->n - c * CHUNK < CHUNK ? s->n - c * CHUNK : CHUNK;
-        part[c] =
-            t == LP_F64
-                ? lp_nn()->f64->sum((double *)in[0] + c * CHUNK, n)
-                : (double)lp_nn()->f32->sum((float *)in[0] + c * CHUNK, n);
-    }
     for (int64_t c = 0; c < chunks; c++)
-        sum += part[c];
-    lp_real_set(t, out[0], 0, s->how == MEAN ? sum / (double)s->n : sum);
+        part[c] =
+            chunk_sum(s, t, c, (char *)in[0] + (size_t)(c * CHUNK) * size);
+    join(s, t, part, out[0]);
     return LP_OK;
 }
 
@@ -152,7 +173,62 @@ LP_KERNEL_PREPARE(lp_identity_loss_prepare)
 {
     Final s = {.n = lp_desc_numel(&r->in[0]),
                .how = reduction_of(r->attr[LP_IDENTITY_LOSS_REDUCTION].str)};
-    size_t chunks = (size_t)((s.n + CHUNK - 1) / CHUNK);
     return lp_plain_prepare(r, k, final_core, lp_plain_type(r->out[0].dtype),
-                            &s, sizeof s, chunks * sizeof(double), e);
+                            &s, sizeof s,
+                            (size_t)chunks_of(&s) * sizeof(double), e);
+}
+
+/* The same of a chain's result, chunk by chunk. */
+typedef struct ChainFinal {
+    Final f;
+    LpDtype type;
+    LpKernel chain;
+    size_t parts, each; /* bytes of all sums; of a thread's scratch */
+} ChainFinal;
+
+LP_KERNEL_RUN(run_chain_final)
+{
+    const ChainFinal *s = k->state;
+    double *part = work;
+    int64_t chunks = chunks_of(&s->f);
+#pragma omp parallel for num_threads(k->threads)                               \
+    schedule(static, 1) if (k->threads > 1)
+    for (int t = 0; t < k->threads; t++) {
+        char *values = (char *)work + s->parts + (size_t)t * s->each;
+        int64_t end = chunks * (t + 1) / k->threads;
+        for (int64_t c = chunks * t / k->threads; c < end; c++) {
+            lp_fused_values(&s->chain, in, values, values + CHUNK * 8, rc,
+                            c * CHUNK, chunk_end(&s->f, c));
+            part[c] = chunk_sum(&s->f, s->type, c, values);
+        }
+    }
+    join(&s->f, s->type, part, out[0]);
+    return LP_OK;
+}
+
+static void drop_chain_final(void *state)
+{
+    ChainFinal *s = state;
+    lp_kernel_fini(&s->chain);
+    lp_free(s);
+}
+
+LpStatus lp_identity_loss_of_chain(const LpFusedReq *r, const char *reduction,
+                                   LpKernel *k, LpErr *e)
+{
+    ChainFinal *s = lp_calloc(1, sizeof *s);
+    LP_FAIL_IF(!s, e, LP_E_MEMORY, "out of memory");
+    s->f = (Final){lp_desc_numel(&r->out[0]), reduction_of(reduction)};
+    s->type = r->out[0].dtype;
+    LpStatus status = lp_fused_prepare(r, &s->chain, e);
+    if (status != LP_OK) {
+        lp_free(s);
+        return status;
+    }
+    s->parts = ((size_t)chunks_of(&s->f) * sizeof(double) + 63) / 64 * 64;
+    s->each = (CHUNK * 8 + lp_fused_work(&s->chain) + 63) / 64 * 64;
+    k->threads = s->chain.threads;
+    k->work_bytes = s->parts + (size_t)k->threads * s->each;
+    lp_kernel_own(s, drop_chain_final, run_chain_final, k);
+    return LP_OK;
 }

@@ -4,7 +4,7 @@
 #ifndef LP_KERNEL_NN_NN_H
 #define LP_KERNEL_NN_NN_H
 
-#include "src/ir/op.h"
+#include "src/kernel/loops/fused.h"
 
 /* mm [m, k] [k, n] and bmm [b, m, k] [b, k, n], any strides, any type. */
 LpPrepare lp_mm_prepare;
@@ -56,6 +56,10 @@ LpPrepare lp_grid_prepare, lp_grid_back_prepare;
 LpPrepare lp_ctc_prepare;
 LpPrepare lp_ctc_loss_prepare, lp_ctc_loss_back_prepare;
 LpPrepare lp_nll_prepare, lp_nll_back_prepare, lp_identity_loss_prepare;
+/* The sum or mean of a chain's only result, of float32 or float64, which
+ * reaches no memory; the bits are those of both one after the other. */
+LpStatus lp_identity_loss_of_chain(const LpFusedReq *r, const char *reduction,
+                                   LpKernel *k, LpErr *e);
 
 LpPrepare lp_dropout_prepare;
 

@@ -43,14 +43,47 @@ static LpVal one_minus(LpBuilder *b, LpVal x)
     "bool? size_average=None, bool? reduce=None, str reduction='mean'"
 #define PAIR "Tensor input, Tensor target, "
 
+/* Gradients of losses of d = x - y, which eager code computes in one pass over
+ * both operands, keeping nothing else; in graphs the parts have theirs. `dy`:
+ * the gradient of the loss reduced by `how`, as one of its elements. */
+static LpVal share_of(LpBuilder *b, LpVal dy, LpVal d, const char *how)
+{
+    LpType type = lp_type_of(b, d);
+    return strcmp(how, "mean") == 0
+               ? lp_div(b, dy, lp_immf(b, (double)lp_numel(&type)))
+               : dy;
+}
+
+static void by_difference(LpGrad *g, LpVal dx)
+{
+    g->din[0] = g->need[0] ? dx : LP_NOVAL;
+    g->din[1] = g->need[1] ? lp_neg(g->b, dx) : LP_NOVAL;
+}
+
+static void grad_mse(LpGrad *g)
+{
+    LpBuilder *b = g->b;
+    LpVal d = difference(b, g->in[0], g->in[1]);
+    LpVal dy = share_of(b, g->dout[0], d, how_of(g->attr));
+    by_difference(g, lp_mul(b, dy, lp_mul(b, d, lp_immf(b, 2))));
+}
+
+static void grad_l1(LpGrad *g)
+{
+    LpBuilder *b = g->b;
+    LpVal d = difference(b, g->in[0], g->in[1]);
+    LpVal dy = share_of(b, g->dout[0], d, how_of(g->attr));
+    by_difference(g, lp_mul(b, dy, lp_op1(b, LP_OP_sign, d)));
+}
+
 /* attr: size_average, reduce, reduction */
-LP_LOSS(mse_loss, PAIR REDUCTION)
+LP_LOSS(mse_loss, PAIR REDUCTION, .grad = grad_mse, .grad_in = 3)
 {
     LpVal d = difference(b, in[0], in[1]);
     return final(b, square(b, d), how_of(attr));
 }
 
-LP_LOSS(l1_loss, PAIR REDUCTION)
+LP_LOSS(l1_loss, PAIR REDUCTION, .grad = grad_l1, .grad_in = 3)
 {
     bool mask = lp_type(b, in[0])->dtype == LP_BOOL ||
                 lp_type(b, in[1])->dtype == LP_BOOL; /* lp_sub refuses it */
@@ -92,8 +125,6 @@ static bool widened(LpBuilder *b, const LpVal *in, int n, LpVal *to, LpDtype *t)
     return half;
 }
 
-/* Its gradient, of the loss reduced by `how`. Eager code has one pass over both
- * operands for it and keeps nothing else; in graphs the parts have theirs. */
 static void grad_two_parts(LpGrad *g, double edge, double scale,
                            const char *how)
 {
@@ -103,7 +134,6 @@ static void grad_two_parts(LpGrad *g, double edge, double scale,
     if (widened(b, g->in, 2, v, &t))
         dy = lp_cast(b, dy, LP_F32);
     LpVal d = difference(b, v[0], v[1]);
-    LpType type = lp_type_of(b, d);
     LpVal beyond = lp_op2(b, LP_OP_ge, lp_op1(b, LP_OP_abs, d),
                           lp_immf(b, edge)); /* none beyond infinity */
     LpVal far =
@@ -111,11 +141,7 @@ static void grad_two_parts(LpGrad *g, double edge, double scale,
     LpVal slope = times(b, d, edge == 0 ? 1 : scale);
     if (!isinf(edge))
         slope = lp_where(b, beyond, far, slope);
-    if (strcmp(how, "mean") == 0)
-        dy = lp_div(b, dy, lp_immf(b, (double)lp_numel(&type)));
-    LpVal dx = lp_mul(b, slope, dy);
-    g->din[0] = g->need[0] ? dx : LP_NOVAL;
-    g->din[1] = g->need[1] ? lp_neg(b, dx) : LP_NOVAL;
+    by_difference(g, lp_mul(b, slope, share_of(b, dy, d, how)));
 }
 
 static void grad_smooth_l1(LpGrad *g)
