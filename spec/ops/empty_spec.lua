@@ -124,6 +124,14 @@ describe("statistics", function()
     near(slope(3, 1), { 0, 0, 0 })
   end)
 
+  it("over an expanded dimension has a gradient of nothing", function()
+    local x = zeros(3, 0, 2):requires_grad_(true)
+    local s, m = torch.std_mean(x, 0)
+    torch.autograd.backward({ s, m }, { zeros(0, 2), zeros(0, 2) })
+    shape({ 3, 0, 2 }, x.grad)
+    shape({ 4, 0 }, zeros(1, 0):expand(4, 0):add_(1))
+  end)
+
   it("median of nothing has a gradient of nothing", function()
     for _, name in ipairs({ "median", "nanmedian" }) do
       local x = torch.zeros({ 0, 2 }, { requires_grad = true })

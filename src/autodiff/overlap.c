@@ -3,8 +3,10 @@
 
 LpStatus lp_check_target(const LpTensor *t, LpErr *e)
 {
+    bool empty = lp_tensor_numel(t) == 0;
     for (int i = 0; i < t->ndim; i++)
-        LP_FAIL_IF(t->strides[i] == 0 && t->shape[i] > 1, e, LP_E_RUNTIME,
+        LP_FAIL_IF(!empty && t->strides[i] == 0 && t->shape[i] > 1, e,
+                   LP_E_RUNTIME,
                    "an expanded tensor has several elements in one place and "
                    "cannot be written in place: clone() it first");
     return LP_OK;
