@@ -46,6 +46,25 @@ describe("a gradient at a tie", function()
     end
   end)
 
+  it("of an activation of a half type is where that type's edge is", function()
+    -- x: 0.3 rounded to the type, the number below it, one above
+    for name, x in pairs({ float16 = { 0.300048828125, 0.2998046875, 0.5 },
+      bfloat16 = { 0.30078125, 0.298828125, 0.5 } }) do
+      for _, c in ipairs({
+        { "softshrink", { 0, 0, x[3] - x[1] }, { 0, 0, 1 } },
+        { "hardshrink", { 0, 0, 0.5 }, { 0, 0, 1 } },
+        -- compares in float32
+        { "threshold", { x[1], -1.5, 0.5 }, { 1, 0, 1 }, -1.5 },
+      }) do
+        local input = torch.tensor(x, { dtype = torch[name] }):requires_grad_(true)
+        local y = F[c[1]](input, 0.3, table.unpack(c, 4))
+        y:sum():backward()
+        assert.same(torch.tensor(c[2], { dtype = torch[name] }):tolist(), y:tolist())
+        assert.same(c[3], input.grad:tolist())
+      end
+    end
+  end)
+
   it("of an activation at NaN is that of no bound", function()
     for _, f in ipairs({ F.hardtanh, F.relu6, F.softshrink, F.hardshrink,
       function(x) return F.rrelu(x, { training = true, lower = 0.5, upper = 0.5 }) end }) do

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/cost/cost.h"
+#include "src/base/half.h"
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/loops/pointwise.h"
 #include "src/ops/infer.h"
@@ -134,6 +135,27 @@ LP_PW_SELECT(select_nan_to_num)
     if (r->attr[LP_NAN_TO_NUM_NEGINF].kind == LP_ATTR_NONE)
         n->p[2].f = -top;
     return LP_LOOP_nan_to_num;
+}
+
+/* The edge is a number of the tensor's type, as PyTorch's kernels have it. */
+static void round_edge(LpPwNode *n, LpDtype t)
+{
+    if (t == LP_F16)
+        n->p[0].f = lp_half_to_float(lp_double_to_half(n->p[0].f));
+    else if (t == LP_BF16)
+        n->p[0].f = lp_bf16_to_float(lp_double_to_bf16(n->p[0].f));
+}
+
+LP_PW_SELECT(select_softshrink)
+{
+    round_edge(n, r->out[0].dtype);
+    return LP_LOOP_softshrink;
+}
+
+LP_PW_SELECT(select_hardshrink)
+{
+    round_edge(n, r->out[0].dtype);
+    return LP_LOOP_hardshrink;
 }
 
 /* ---- own rules ----------------------------------------------------------- */
