@@ -328,3 +328,37 @@ describe("integers that become half types", function()
       column:select(1, 0):double():tolist())
   end)
 end)
+
+-- Norms whose inverse, or whose square, no half type has: by hand, from the formulas.
+describe("small and large rows of a half type", function()
+  local near = { 0.01, 0.02 }
+
+  local function rows(values, dtype)
+    return torch.tensor(values, { dtype = dtype }):requires_grad_(true)
+  end
+
+  for _, dtype in ipairs({ torch.float16, torch.bfloat16 }) do
+    it(("have finite gradients of their norms: %s"):format(dtype), function()
+      local one = rows({ { 1.2e-4 }, { 0.5 }, { 3e-3 } }, dtype)
+      F.normalize(one):backward(torch.ones({ 3, 1 }, { dtype = dtype }))
+      assert.same({ { 0 }, { 0 }, { 0 } }, one.grad:tolist())
+      for _, p in ipairs({ 1.5, 2, 3 }) do
+        local x = rows({ 2 ^ -13, -2 ^ -13 }, dtype)
+        x:norm(p):mul(512):backward()
+        helper.near(x.grad, { 512 * 2 ^ (1 / p - 1), -512 * 2 ^ (1 / p - 1) }, near)
+      end
+    end)
+
+    it(("have cosines, as their length does not matter: %s"):format(dtype), function()
+      for _, k in ipairs({ 2 ^ -13, 1, 2 ^ 9 }) do
+        local a = rows({ { 3 * k, 4 * k }, { k, 0 } }, dtype)
+        local b = rows({ { 4 * k, 3 * k }, { 0, k } }, dtype)
+        local cosine = F.cosine_similarity(a, b)
+        helper.near(cosine, { 0.96, 0 }, near)
+        cosine:backward(torch.tensor({ k, k }, { dtype = dtype }))
+        -- (b / |b| - a / |a| cos) / |a|
+        helper.near(a.grad, { { (0.8 - 0.576) / 5, (0.6 - 0.768) / 5 }, { 0, 1 } }, near)
+      end
+    end)
+  end
+end)

@@ -310,6 +310,13 @@ static LpStatus infer_norm(LpInfer *x)
                                           : LP_OK;
 }
 
+/* What a half type's gradient computes in: dy / norm is large where x / norm
+ * is not. */
+static LpVal wide(LpGrad *g, LpVal v)
+{
+    return lp_is_half(lp_type(g->b, v)->dtype) ? lp_cast(g->b, v, LP_F32) : v;
+}
+
 /* x |x|^(p-2) dy / norm^(p-1); nothing where the norm is 0 */
 static void grad_norm(LpGrad *g)
 {
@@ -328,14 +335,15 @@ static void grad_norm(LpGrad *g)
         g->din[0] = MUL(MUL(OP1(sgn, X), hit), DIV(dy, hits));
         return;
     }
+    n = wide(g, n);
     LpVal zero = EQ(n, K(0));
     n = WHERE(zero, K(1), n); /* the quotient's own gradient stays finite */
     if (p == 2) {
-        g->din[0] = MUL(X, WHERE(zero, K(0), DIV(dy, n)));
+        g->din[0] = MUL(wide(g, X), WHERE(zero, K(0), DIV(dy, n)));
         return;
     }
     LpVal scale = WHERE(zero, K(0), DIV(dy, OP2(pow, n, K(p - 1))));
-    LpVal a = OP1(abs, X);
+    LpVal a = OP1(abs, wide(g, X));
     if (p < 1) /* sgn makes it 0 there; the power must be finite */
         a = WHERE(EQ(X, K(0)), K(1), a);
     g->din[0] = MUL(MUL(OP1(sgn, X), OP2(pow, a, K(p - 1))), scale);

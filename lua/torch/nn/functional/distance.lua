@@ -8,7 +8,7 @@ return function()
   -- Each norm is bounded below by eps.
   define(M, "cosine_similarity(x1, x2, dim=1, eps=1e-8)", function(x1, x2, dim, eps)
     local function unit(x)
-      return x / (x * x):sum(dim, { keepdim = true }):clamp_min(eps * eps):sqrt()
+      return x / x:norm(2, dim, { keepdim = true }):clamp_min(eps)
     end
     local t = require("torch").promote_types(x1.dtype, x2.dtype)
     errors.check(t.is_floating_point, "RuntimeError",
