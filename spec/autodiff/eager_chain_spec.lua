@@ -63,6 +63,21 @@ describe("an eager rule over a large tensor", function()
     end
   end)
 
+  it("sums rows, and reads what is broadcast along them, to the same bits", function()
+    torch.manual_seed(8)
+    for _, dtype in ipairs({ "float32", "float64", "float16" }) do
+      for _, width in ipairs({ 300, 3000 }) do
+        local x = torch.randn({ 60000 // width, width }):to(torch[dtype])
+        local weight = torch.randn({ width }):to(torch[dtype])
+        local rows = {}
+        for i = 0, x:size(0) - 1 do -- too small for a chain
+          rows[i + 1] = F.rms_norm(x:narrow(0, i, 1), { width }, weight)
+        end
+        assert.is_true(torch.equal(F.rms_norm(x, { width }, weight), torch.cat(rows)))
+      end
+    end
+  end)
+
   it("gives both operands of a loss their gradients in one pass", function()
     torch.manual_seed(7)
     local x, y = torch.randn({ 200, 300 }):requires_grad_(), torch.randn({ 300 }):requires_grad_()

@@ -74,7 +74,7 @@ static int emit(LpBuilder *b, const LpOp *op, const LpVal *in, int n_in,
         return 0;
     if (lp_eager_put_off(g, op, in, n_in, attr, out))
         return lp_failed(b) ? 0 : 1;
-    if (lp_eager_final(g, op, in, attr, out))
+    if (lp_eager_sum(g, op, in, attr, out))
         return lp_failed(b) ? 0 : 1;
     for (int i = 0; i < n_in; i++)
         if (in[i] != LP_NOVAL && at(g, in[i])->later &&

@@ -4,7 +4,8 @@
  * seven operators over a million elements passes once over them. The bits are
  * those of the single operators. What several values are made of is computed
  * for each of them: in a cache it costs less than a place in memory. All that a
- * gradient rule gives is made at once, and a loss is summed block by block.
+ * gradient rule gives is made at once, and sums of rows are taken block by
+ * block, losses too.
  *
  * Waiting are operators without history, whose operands are large and of the
  * result's shape, or are there. */
@@ -218,10 +219,18 @@ static bool pays(LpEager *g, LpVal end, int passes)
     return passes * lp_elements(type->shape, type->ndim) >= SAVED;
 }
 
-/* The chain of what is needed; its results are the n_end ends, in memory that
- * *t has, or of one end the loss, reduced so. */
+static void desc_of_type(LpDesc *d, const LpType *t)
+{
+    *d = (LpDesc){.dtype = t->dtype, .ndim = t->ndim};
+    memcpy(d->shape, t->shape, sizeof t->shape);
+    lp_contiguous_strides(t, d->strides);
+}
+
+/* The chain of what is needed; its results are the n_end ends, in tensors t[],
+ * or of one end its sum, of type `type`. */
 static LpStatus run_chain(LpEager *g, const Todo *w, const LpVal *end,
-                          int n_end, const char *reduction, LpTensor **t)
+                          int n_end, LpKernelReq *sum, const LpType *type,
+                          LpTensor **t)
 {
     LpErr *e = g->b.err;
     Chain *c = lp_arena_calloc(g->b.scratch, sizeof *c);
@@ -234,13 +243,10 @@ static LpStatus run_chain(LpEager *g, const Todo *w, const LpVal *end,
         if (!add_node(g, c, w->first[i]))
             return LP_E_NOT_IMPLEMENTED;
     for (; made < n_end && s == LP_OK; made++) {
-        LpType type = *at(g, end[made])->type;
-        out[made] = (LpDesc){.dtype = type.dtype, .ndim = type.ndim};
-        memcpy(out[made].shape, type.shape, sizeof type.shape);
-        lp_contiguous_strides(&type, out[made].strides);
-        type.ndim = reduction ? 0 : type.ndim;
+        const LpType *x = at(g, end[made])->type;
+        desc_of_type(&out[made], x);
         c->node[at(g, end[made])->later->node].out = made;
-        s = lp_tensor_new(&type, &t[made], e);
+        s = lp_tensor_new(sum ? type : x, &t[made], e);
         if (s != LP_OK)
             break;
         to[made] = lp_tensor_data(t[made]);
@@ -252,7 +258,7 @@ static LpStatus run_chain(LpEager *g, const Todo *w, const LpVal *end,
                     .out = out,
                     .n_out = n_end};
     if (s == LP_OK)
-        s = lp_call_fused(&r, reduction, c->in, to, e);
+        s = lp_call_fused(&r, sum, c->in, to, e);
     while (s != LP_OK && made-- > 0)
         lp_tensor_release(t[made]);
     return s;
@@ -271,7 +277,7 @@ static LpStatus make(LpEager *g, const LpVal *end, int n_end)
     Todo w;
     find_needed(g, end, n_end, &w);
     LpStatus s = pays(g, end[0], w.n - 1)
-                     ? run_chain(g, &w, end, n_end, NULL, t)
+                     ? run_chain(g, &w, end, n_end, NULL, NULL, t)
                      : LP_E_NOT_IMPLEMENTED;
     for (int i = 0; i < n_end && s == LP_OK; i++)
         made(g, at(g, end[i])->later, t[i]);
@@ -309,19 +315,45 @@ LpStatus lp_eager_make_all(LpEager *g, const LpVal *v, int n)
     return n_end > 1 ? make(g, end, n_end) : LP_OK;
 }
 
-bool lp_eager_final(LpEager *g, const LpOp *op, const LpVal *in,
-                    const LpAttr *attr, LpVal *out)
+static bool sums(LpEager *g, const LpOp *op, const LpVal *in,
+                 const LpAttr *attr)
 {
+    if (!(op->flags & LP_OPF_SUMS || op == &op_identity_loss) ||
+        !at(g, in[0])->later)
+        return false;
+    LpDtype t = at(g, in[0])->type->dtype;
+    return (t == LP_F32 || t == LP_F64) &&
+           (op != &op_identity_loss ||
+            strcmp(attr[LP_IDENTITY_LOSS_REDUCTION].str, "none") != 0);
+}
+
+bool lp_eager_sum(LpEager *g, const LpOp *op, const LpVal *in,
+                  const LpAttr *attr, LpVal *out)
+{
+    LpAttr own[LP_MAX_ATTR];
+    LpType type;
+    LpDesc x, y;
     LpTensor *t;
     Todo w;
-    if (op != &op_identity_loss || !at(g, in[0])->later)
+    if (!sums(g, op, in, attr))
         return false;
-    const char *reduction = attr[LP_IDENTITY_LOSS_REDUCTION].str;
-    LpDtype type = at(g, in[0])->type->dtype;
-    if (strcmp(reduction, "none") == 0 || (type != LP_F32 && type != LP_F64))
-        return false;
+    memcpy(own, attr, op->n_attr * sizeof *attr);
+    LpInfer i = {.op = op,
+                 .n_in = 1,
+                 .n_out = 1,
+                 .in = at(g, in[0])->type,
+                 .attr = own,
+                 .out = &type,
+                 .arena = g->b.scratch,
+                 .err = g->b.err};
+    if (op->infer(&i) != LP_OK)
+        return true; /* failed */
     find_needed(g, in, 1, &w);
-    LpStatus s = pays(g, in[0], w.n) ? run_chain(g, &w, in, 1, reduction, &t)
+    desc_of_type(&x, at(g, in[0])->type);
+    desc_of_type(&y, &type);
+    LpKernelReq sum = {
+        .op = op, .attr = own, .n_in = 1, .n_out = 1, .in = &x, .out = &y};
+    LpStatus s = pays(g, in[0], w.n) ? run_chain(g, &w, in, 1, &sum, &type, &t)
                                      : LP_E_NOT_IMPLEMENTED;
     if (s == LP_OK)
         *out = lp_eager_tensor(g, t);

@@ -11,9 +11,12 @@
 #include "src/base/interrupt.h"
 #include "src/base/mem.h"
 #include "src/base/process.h"
+#include "src/kernel/attrs.h"
 #include "src/kernel/copy/copy.h"
+#include "src/kernel/loops/reduce_kernel.h"
 #include "src/kernel/nn/nn.h"
 #include "src/kernel/state.h"
+#include "src/ops/ops.h"
 #include "src/ops/width.h"
 
 /* ---- kernel cache ------------------------------------------------------- */
@@ -452,13 +455,26 @@ static LpStatus run_prepared(const LpKernel *k, void *const *in,
     return s;
 }
 
-LpStatus lp_call_fused(LpFusedReq *r, const char *reduction, void *const *in,
+static LpStatus prepare_reduced(const LpFusedReq *r, LpKernelReq *sum,
+                                LpKernel *k, LpErr *e)
+{
+    LpKernel apart = {.work_bytes = 0};
+    if (sum->op == &op_identity_loss)
+        return lp_identity_loss_of_chain(
+            r, sum->attr[LP_IDENTITY_LOSS_REDUCTION].str, k, e);
+    sum->threads = apart.threads = lp_width_of(sum, r->threads);
+    LP_TRY(sum->op->prepare(sum, &apart, e));
+    LpStatus s = lp_reduce_of_chain(&apart, r, k, e);
+    lp_kernel_fini(&apart);
+    return s;
+}
+
+LpStatus lp_call_fused(LpFusedReq *r, LpKernelReq *sum, void *const *in,
                        void *const *out, LpErr *e)
 {
     LpKernel k = {.work_bytes = 0};
     r->threads = lp_kernel_width();
-    LP_TRY(reduction ? lp_identity_loss_of_chain(r, reduction, &k, e)
-                     : lp_fused_prepare(r, &k, e));
+    LP_TRY(sum ? prepare_reduced(r, sum, &k, e) : lp_fused_prepare(r, &k, e));
     LpStatus s = run_prepared(&k, in, out, true, e);
     lp_kernel_fini(&k);
     return s;

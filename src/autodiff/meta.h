@@ -87,9 +87,9 @@ LpStatus lp_call_measure(LpCall *c, const LpArg *in, LpErr *e);
 LpStatus lp_call_run(const LpCall *c, const LpArg *in, LpTensor *const *out,
                      uint64_t site, bool may_stop, LpErr *e);
 
-/* The same of a chain, on as many threads as there are; with a `reduction` (not
- * NULL) of the loss that it makes. */
-LpStatus lp_call_fused(LpFusedReq *r, const char *reduction, void *const *in,
+/* The same of a chain, on as many threads as there are; with `sum` (not NULL)
+ * of that of its result. LP_E_NOT_IMPLEMENTED: no chain can do it. */
+LpStatus lp_call_fused(LpFusedReq *r, LpKernelReq *sum, void *const *in,
                        void *const *out, LpErr *e);
 void lp_desc_of_tensor(LpDesc *d, const LpTensor *t);
 
@@ -167,9 +167,9 @@ LpStatus lp_eager_make(LpEager *g, LpVal v);
 /* Computes those of v[n] that were put off and have one shape in one pass, if
  * there are several. */
 LpStatus lp_eager_make_all(LpEager *g, const LpVal *v, int n);
-/* Whether this is a loss whose elements were put off; *out is it then. */
-bool lp_eager_final(LpEager *g, const LpOp *op, const LpVal *in,
-                    const LpAttr *attr, LpVal *out);
+/* Whether this is a sum of elements that were put off; *out is it then. */
+bool lp_eager_sum(LpEager *g, const LpOp *op, const LpVal *in,
+                  const LpAttr *attr, LpVal *out);
 
 /* ---- the tape ----------------------------------------------------------- */
 typedef struct LpSaved {

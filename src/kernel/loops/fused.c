@@ -16,6 +16,7 @@ enum {
     MOST = 1024,       /* elements of a block */
     LEAST = 128,
     N_BUF = LP_FUSED_MAX_NODE + LP_FUSED_MAX_EXT,
+    LONG_ROW = 256,   /* elements from which blocks stay within rows */
     WORK_MIN = 32768, /* elements that pay for waking a thread */
 };
 
@@ -34,6 +35,7 @@ typedef struct Arg {
     LpConvert load;
     uint8_t size;  /* in the loop's type */
     int8_t narrow; /* GATHER: LpDtype that it is rounded to, or -1 */
+    bool as_is;    /* neither converted nor rounded */
 } Arg;
 
 typedef struct Node {
@@ -55,6 +57,7 @@ typedef struct Node {
 
 typedef struct Plan {
     int n_node, n_ext, n_out, ndim, n_buf, n_const;
+    bool rows; /* blocks stay within rows: something broadcast is read */
     int64_t n, block;
     int64_t size[LP_MAX_DIMS]; /* collapsed index space, outermost first */
     uint8_t out_size[LP_FUSED_MAX_OUT];
@@ -83,17 +86,24 @@ static char *buffer(const Run *r, int i)
     return r->buf + (size_t)i * (size_t)r->p->block * 8;
 }
 
+/* Where element `at` of a strided external is; ix: its index. */
+static int64_t place(const Plan *p, const Ext *x, int64_t at, int64_t *ix)
+{
+    int64_t off = 0;
+    for (int d = p->ndim - 1; d >= 0; d--) {
+        ix[d] = at % p->size[d];
+        at /= p->size[d];
+        off += ix[d] * x->stride[d];
+    }
+    return off;
+}
+
 /* n elements of a strided external from element `at` on. */
 static void gather(const Plan *p, const Ext *x, const char *base, int64_t at,
                    int64_t n, LpConvert load, char *dst, int size)
 {
-    int64_t ix[LP_MAX_DIMS], off = 0, rest = at;
+    int64_t ix[LP_MAX_DIMS], off = place(p, x, at, ix);
     int last = p->ndim - 1;
-    for (int d = last; d >= 0; d--) {
-        ix[d] = rest % p->size[d];
-        rest /= p->size[d];
-        off += ix[d] * x->stride[d];
-    }
     while (n > 0) {
         int64_t m = p->size[last] - ix[last];
         m = m < n ? m : n;
@@ -133,12 +143,18 @@ static const void *fetch(const Run *r, const Arg *a, int64_t at, int64_t n,
         break;
     }
     char *buf = buffer(r, a->buf);
-    if (x->constant) {
-        a->load(splat_ok ? 1 : n, buf, a->size, r->in[a->at], 0);
+    const char *from = r->in[a->at];
+    int64_t ix[LP_MAX_DIMS], step = p->rows ? x->stride[p->ndim - 1] : -1;
+    if (p->rows && !x->constant && !x->linear)
+        from += place(p, x, at, ix);
+    if (x->constant || step == 0) {
+        a->load(splat_ok ? 1 : n, buf, a->size, from, 0);
         if (splat_ok)
             *splat |= 1u << i;
     } else if (x->linear) {
-        a->load(n, buf, a->size, r->in[a->at] + at * x->size, x->size);
+        a->load(n, buf, a->size, from + at * x->size, x->size);
+    } else if (p->rows && step == x->size && a->as_is) {
+        return from;
     } else {
         gather(p, x, r->in[a->at], at, n, a->load, buf, a->size);
     }
@@ -199,9 +215,14 @@ static void run_block(const Run *r, int64_t at, int64_t n)
 
 static void run_part(const Run *r, int64_t from, int64_t to)
 {
-    for (; from < to; from += r->p->block) {
-        int64_t n = to - from < r->p->block ? to - from : r->p->block;
+    const Plan *p = r->p;
+    int64_t row = p->size[p->ndim - 1];
+    while (from < to) {
+        int64_t n = p->rows ? row - from % row : to - from;
+        n = n < to - from ? n : to - from;
+        n = n < p->block ? n : p->block;
         run_block(r, from, n);
+        from += n;
     }
 }
 
@@ -287,7 +308,9 @@ static void set_geometry(const LpFusedReq *r, Plan *p)
             x->linear = x->linear && (x->stride[d] == want || p->size[d] == 1);
             want *= p->size[d];
         }
+        p->rows = p->rows || (!x->constant && !x->linear);
     }
+    p->rows = p->rows && p->size[p->ndim - 1] >= LONG_ROW;
 }
 
 /* The node as the pointwise driver resolves it; one that rounds at random is
@@ -371,9 +394,8 @@ static void plan_arg(const LpFusedReq *r, Plan *p, Regs *g, int k, int i,
     const Ext *x = &p->ext[f->at];
     a->load = lp_convert_loop(have, want);
     a->narrow = (int8_t)(pw->narrows >> i & 1 ? (int)pw->narrow : -1);
-    a->src = x->linear && !x->constant && have == want && a->narrow < 0
-                 ? SRC_MEM
-                 : SRC_GATHER;
+    a->as_is = have == want && a->narrow < 0;
+    a->src = x->linear && !x->constant && a->as_is ? SRC_MEM : SRC_GATHER;
     if (a->src == SRC_GATHER)
         a->buf = (int16_t)take_buf(g, k, k);
 }

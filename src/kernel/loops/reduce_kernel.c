@@ -16,13 +16,16 @@
 #include <string.h>
 
 #include "src/base/interrupt.h"
+#include "src/base/mem.h"
 #include "src/kernel/loops/pointwise.h"
 #include "src/kernel/plain.h"
+#include "src/kernel/state.h"
 
 enum {
     BLOCK = 2048,       /* elements of a buffer */
     COLUMNS = 1024,     /* results of a stretch */
     NARROW = 256,       /* as many where several rows are one */
+    LONG_ROW = 128,     /* elements that pay for a call of a chain */
     SOON = 4,           /* rows until one that is asked for is read */
     FLUSH = 64,         /* float32 rows between additions in double */
     PIECE = 1 << 16,    /* reduced elements of an item of rows */
@@ -59,6 +62,19 @@ typedef struct Room {
     _Alignas(64) char acc[COLUMNS * 8];
     _Alignas(64) char top[COLUMNS * 8]; /* the maxima of logsumexp */
 } Room;
+
+/* What makes the operand, in place of memory. */
+typedef struct Made {
+    const LpKernel *chain;
+    void *const *in; /* of the chain */
+    const LpRunCtx *rc;
+    size_t room; /* bytes of a thread */
+} Made;
+
+typedef struct Operand {
+    const char *at;
+    const Made *made; /* not NULL: rows only, in order */
+} Operand;
 
 static LpFoldLoop fold_loop(LpFold fold, LpDtype loop_type)
 {
@@ -107,20 +123,10 @@ static void finish(const Plan *p, State *s, const double *top, int64_t n,
 }
 
 /* ---- rows ---------------------------------------------------------------- */
-/* m elements at x, `step` apart, in the loop type and mapped. */
-static const void *elements(const Plan *p, const char *x, int64_t step,
-                            int64_t m, Room *room)
+/* m elements of the loop type, mapped. */
+static const void *mapped(const Plan *p, const void *v, int64_t m, Room *room)
 {
     static const LpNum none[LP_PW_MAX_PARAM];
-    const void *v = x;
-    if (!p->direct || step != p->size) {
-        p->load(m, room->a, p->seen_size, x, step);
-        if (p->truth) {
-            p->truth(m, room->flags, 1, room->a, p->seen_size);
-            p->widen(m, room->a, p->size, room->flags, 1);
-        }
-        v = room->a;
-    }
     for (int i = 0; i < 2 && p->map[i]; i++) {
         float f = (float)p->p;
         const void *in[2] = {v, p->type == LP_F32 ? (const void *)&f : &p->p};
@@ -130,11 +136,37 @@ static const void *elements(const Plan *p, const char *x, int64_t step,
     return v;
 }
 
-/* Folds reduced elements from … to of the result at x. `top`: subtract it
- * and take exp first. */
-static void fold_row(const Plan *p, LpFoldLoop fold, const char *x,
-                     int64_t from, int64_t to, const double *top, Room *room,
-                     State *s)
+/* m elements at x, `step` apart, in the loop type and mapped. */
+static const void *elements(const Plan *p, const char *x, int64_t step,
+                            int64_t m, Room *room)
+{
+    const void *v = x;
+    if (!p->direct || step != p->size) {
+        p->load(m, room->a, p->seen_size, x, step);
+        if (p->truth) {
+            p->truth(m, room->flags, 1, room->a, p->seen_size);
+            p->widen(m, room->a, p->size, room->flags, 1);
+        }
+        v = room->a;
+    }
+    return mapped(p, v, m, room);
+}
+
+/* As `elements`, of m from element `at` on of a chain, which come after each
+ * other; a thread's scratch is behind the room. */
+static const void *made(const Plan *p, const Made *c, int64_t at, int64_t m,
+                        Room *room)
+{
+    lp_fused_values(c->chain, c->in, room->a, room + 1, c->rc, at, at + m);
+    return mapped(p, room->a, m, room);
+}
+
+/* Folds reduced elements from … to of the result at x, `off` bytes into the
+ * operand or what is made in its place. `top`: subtract it and take exp first.
+ */
+static void fold_row(const Plan *p, LpFoldLoop fold, const Operand *x,
+                     int64_t off, int64_t from, int64_t to, const double *top,
+                     Room *room, State *s)
 {
     static const LpNum none[LP_PW_MAX_PARAM];
     const LpAxis *red = p->g.axis + p->g.n_kept;
@@ -143,8 +175,9 @@ static void fold_row(const Plan *p, LpFoldLoop fold, const char *x,
         int64_t unused, left = last->size - from % last->size;
         int64_t m = to - from < left ? to - from : left;
         m = m < BLOCK ? m : BLOCK;
-        const char *at = x + lp_reduce_offset(red, p->g.n_red, from, &unused);
-        const void *v = elements(p, at, last->in, m, room);
+        int64_t at = off + lp_reduce_offset(red, p->g.n_red, from, &unused);
+        const void *v = x->made ? made(p, x->made, at / p->size, m, room)
+                                : elements(p, x->at + at, last->in, m, room);
         if (top) {
             float f = (float)*top;
             const void *in[2] = {v, p->type == LP_F32 ? (const void *)&f : top};
@@ -163,7 +196,7 @@ static double finite_top(double v)
     return fabs(v) == INFINITY ? 0 : v;
 }
 
-static void row_item(const Plan *p, const char *x, char *y, State *work,
+static void row_item(const Plan *p, const Operand *x, char *y, State *work,
                      int64_t item, Room *room)
 {
     int64_t result = item / p->pieces, from = item % p->pieces * p->piece;
@@ -171,15 +204,15 @@ static void row_item(const Plan *p, const char *x, char *y, State *work,
     State s = identity(p);
     double top = 0;
     to = to < n ? to : n;
-    x += lp_reduce_offset(p->g.axis, p->g.n_kept, result, &out);
+    int64_t off = lp_reduce_offset(p->g.axis, p->g.n_kept, result, &out);
     if (p->end == LP_END_LOGSUM) {
         State m = {.f = -INFINITY};
-        fold_row(p, fold_loop(LP_FOLD_MAX, (LpDtype)p->type), x, from, to, NULL,
-                 room, &m);
+        fold_row(p, fold_loop(LP_FOLD_MAX, (LpDtype)p->type), x, off, from, to,
+                 NULL, room, &m);
         top = finite_top(m.f);
     }
-    fold_row(p, p->fold, x, from, to, p->end == LP_END_LOGSUM ? &top : NULL,
-             room, &s);
+    fold_row(p, p->fold, x, off, from, to,
+             p->end == LP_END_LOGSUM ? &top : NULL, room, &s);
     if (p->pieces > 1)
         work[item] = s;
     else
@@ -314,8 +347,8 @@ static int64_t stretches_of(const Plan *p)
     return (n + COLUMNS - 1) / COLUMNS;
 }
 
-static void column_item(const Plan *p, const char *x, char *y, State *work,
-                        int64_t item, Room *room)
+static void column_item(const Plan *p, const Operand *operand, char *y,
+                        State *work, int64_t item, Room *room)
 {
     const LpAxis *last = &p->g.axis[p->g.n_kept - 1];
     int64_t stretches = stretches_of(p);
@@ -327,8 +360,8 @@ static void column_item(const Plan *p, const char *x, char *y, State *work,
     double top[COLUMNS];
     bool logsum = p->end == LP_END_LOGSUM;
     to = to < n ? to : n;
-    x += lp_reduce_offset(p->g.axis, p->g.n_kept - 1, outer, &out) +
-         first * last->in;
+    const char *x = operand->at + first * last->in +
+                    lp_reduce_offset(p->g.axis, p->g.n_kept - 1, outer, &out);
     if (logsum) {
         const LpLoopRow *row = lp_loop_row(LP_LOOP_maximum);
         fold_columns(p, p->type == LP_F32 ? row->f32 : row->f64, false, x, m,
@@ -392,6 +425,51 @@ static int64_t item_at(const Plan *p, int64_t i)
     return i - here + here % stretches * p->pieces + here / stretches;
 }
 
+static void run_items(const Plan *p, int threads, const Operand *x, char *y,
+                      State *work)
+{
+    void (*item)(const Plan *, const Operand *, char *, State *, int64_t,
+                 Room *) = p->columns ? column_item : row_item;
+    if (threads == 1) {
+        Room room;
+        for (int64_t i = 0; i < p->items && !lp_kernel_stops(); i++)
+            item(p, x, y, work, i, &room);
+        return;
+    }
+#pragma omp parallel num_threads(threads)
+    {
+        Room room;
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < p->items; i++)
+            if (!lp_kernel_stops())
+                item(p, x, y, work, item_at(p, i), &room);
+    }
+}
+
+/* The same of rows that are made, each thread in a room of its own. */
+static void run_made(const Plan *p, int threads, const Made *made, char *y,
+                     State *work, char *rooms)
+{
+    Operand x = {.made = made};
+#pragma omp parallel for num_threads(threads)                                  \
+    schedule(static, 1) if (threads > 1)
+    for (int t = 0; t < threads; t++) {
+        Room *room = (void *)(rooms + (size_t)t * made->room);
+        int64_t end = p->items * (t + 1) / threads;
+        for (int64_t i = p->items * t / threads; i < end; i++)
+            if (!lp_kernel_stops())
+                row_item(p, &x, y, work, i, room);
+    }
+}
+
+static LpStatus finish_items(const Plan *p, char *y, State *work)
+{
+    if (p->pieces > 1)
+        for (int64_t i = 0; i < p->items / p->pieces; i++)
+            join(p, y, work, i);
+    return LP_OK;
+}
+
 LP_KERNEL_RUN(run)
 {
     const Plan *p = (const void *)k->inl;
@@ -401,26 +479,8 @@ LP_KERNEL_RUN(run)
         fill_identity(p, out[0]);
         return LP_OK;
     }
-    void (*item)(const Plan *, const char *, char *, State *, int64_t, Room *) =
-        p->columns ? column_item : row_item;
-    if (k->threads == 1) {
-        Room room;
-        for (int64_t i = 0; i < p->items && !lp_kernel_stops(); i++)
-            item(p, in[0], out[0], work, i, &room);
-    } else {
-#pragma omp parallel num_threads(k->threads)
-        {
-            Room room;
-#pragma omp for schedule(static)
-            for (int64_t i = 0; i < p->items; i++)
-                if (!lp_kernel_stops())
-                    item(p, in[0], out[0], work, item_at(p, i), &room);
-        }
-    }
-    if (p->pieces > 1)
-        for (int64_t i = 0; i < p->items / p->pieces; i++)
-            join(p, out[0], work, i);
-    return LP_OK;
+    run_items(p, k->threads, &(Operand){.at = in[0]}, out[0], work);
+    return finish_items(p, out[0], work);
 }
 
 /* ---- preparing ----------------------------------------------------------- */
@@ -524,5 +584,61 @@ LpStatus lp_reduce_prepare(const LpKernelReq *r, const LpReduceSpec *spec,
     if (p->pieces > 1)
         k->work_bytes =
             (size_t)(p->items * (p->columns ? COLUMNS : 1)) * sizeof(State);
+    return LP_OK;
+}
+
+/* ---- of a chain ---------------------------------------------------------- */
+typedef struct Chained {
+    LpKernel reduce, chain;
+    size_t states; /* bytes of scratch for them */
+    size_t room;   /* of a thread */
+} Chained;
+
+LP_KERNEL_RUN(run_chained)
+{
+    const Chained *s = k->state;
+    const Plan *p = (const void *)s->reduce.inl;
+    Made made = {&s->chain, in, rc, s->room};
+    run_made(p, k->threads, &made, out[0], work, (char *)work + s->states);
+    return finish_items(p, out[0], work);
+}
+
+static void drop_chained(void *state)
+{
+    Chained *s = state;
+    lp_kernel_fini(&s->chain);
+    lp_free(s);
+}
+
+/* Do the elements that are reduced lie one after the other, as do results, and
+ * are they many? */
+static bool in_order(const Plan *p)
+{
+    const LpAxis *red = &p->g.axis[p->g.n_kept], *kept = &p->g.axis[0];
+    return !p->columns && p->direct && p->end != LP_END_LOGSUM &&
+           p->g.n_red == 1 && p->g.n_kept == 1 && red->in == p->size &&
+           p->g.kept_elems > 0 && p->g.red_elems >= LONG_ROW &&
+           (kept->size == 1 || kept->in == red->size * p->size);
+}
+
+LpStatus lp_reduce_of_chain(const LpKernel *reduce, const LpFusedReq *r,
+                            LpKernel *k, LpErr *e)
+{
+    const Plan *p = (const void *)reduce->inl;
+    LP_FAIL_IF(reduce->run != run || !in_order(p), e, LP_E_NOT_IMPLEMENTED,
+               "no reduction of rows");
+    Chained *s = lp_calloc(1, sizeof *s);
+    LP_FAIL_IF(!s, e, LP_E_MEMORY, "out of memory");
+    s->reduce = *reduce;
+    LpStatus status = lp_fused_prepare(r, &s->chain, e);
+    if (status != LP_OK) {
+        lp_free(s);
+        return status;
+    }
+    s->states = (reduce->work_bytes + 63) / 64 * 64;
+    s->room = (sizeof(Room) + lp_fused_work(&s->chain) + 63) / 64 * 64;
+    k->threads = reduce->threads;
+    k->work_bytes = s->states + (size_t)k->threads * s->room;
+    lp_kernel_own(s, drop_chained, run_chained, k);
     return LP_OK;
 }

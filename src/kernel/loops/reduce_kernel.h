@@ -11,7 +11,7 @@
 #include <math.h>
 
 #include "src/ir/op.h"
-#include "src/kernel/loops/loops.h"
+#include "src/kernel/loops/fused.h"
 
 typedef enum {
     LP_FOLD_SUM,
@@ -63,6 +63,12 @@ typedef struct LpReduceSpec {
  * order, complete). The result's dtype decides the type of the fold. */
 LpStatus lp_reduce_prepare(const LpKernelReq *r, const LpReduceSpec *spec,
                            const LpAttr *dims, LpKernel *k, LpErr *e);
+
+/* The same of a chain's only result, which reaches no memory: `reduce` is what
+ * was prepared for it as if it lay in order. LP_E_NOT_IMPLEMENTED: not for this
+ * reduction, or this chain. */
+LpStatus lp_reduce_of_chain(const LpKernel *reduce, const LpFusedReq *r,
+                            LpKernel *k, LpErr *e);
 
 /* ---- geometry, shared with line.c ---------------------------------------- */
 typedef struct LpAxis {
