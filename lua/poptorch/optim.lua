@@ -372,7 +372,7 @@ M.SGD = define("SGD", names("params lr momentum dampening weight_decay nesterov 
         room:copy_(param:detach():float() * ((1 - group.dampening) * group.weight_decay
           * group.velocity_scaling))
       else
-        room:zero_()
+        Base.start_state(self, param, nil, room)
       end
     end,
     update_rule = function(self, group)

@@ -1,5 +1,6 @@
 -- What happens when memory is short: an error object, nothing lost.
 local core = require("lupine.core")
+local helper = require("spec.helper")
 local torch = require("torch")
 
 -- Makes the n-th allocation fail for n = 1, 2, …, and then all after it too: the
@@ -99,5 +100,37 @@ describe("small tensors", function()
     assert.equal(412, core.memory().live - before)
     assert.equal(0, x:data_ptr() % 64)
     assert.equal(0, y:data_ptr() % 64)
+  end)
+end)
+
+describe("room that is zeroed", function()
+  local function resident()
+    local file <close> = assert(io.open("/proc/self/statm"))
+    return select(2, file:read("n", "n")) * 4096
+  end
+
+  it("holds zeros, whatever it held, of every size", function()
+    for _, n in ipairs({ 0, 1, 100, 65535, 65537, 300001, 1000003 }) do
+      local x = torch.full({ n }, 3.0)
+      core.zero_room(x)
+      assert.equal(0, x:count_nonzero():item())
+    end
+    core.zero_room(torch.empty({ 5 }, { device = "meta" }))
+  end)
+
+  it("takes no memory before it is touched", function()
+    local x = torch.ones({ 16 << 20 })
+    local before = resident()
+    core.zero_room(x)
+    assert.is_true(before - resident() > 60 << 20)
+    assert.equal(0, x[12345678]:item())
+  end)
+
+  it("is a whole tensor of the heap", function()
+    local x = torch.ones({ 4, 2 })
+    helper.raises("ValueError", "room must be newly made", function()
+      core.zero_room(x[1])
+    end)
+    assert.equal(8, x:sum():item())
   end)
 end)

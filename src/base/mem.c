@@ -136,6 +136,19 @@ void lp_forget(void *p, size_t n)
         (void)madvise(from, bytes, MADV_DONTNEED);
 }
 
+void lp_clear(void *p, size_t n)
+{
+    void *from;
+    size_t bytes = n >= MAPPED ? whole_pages(p, n, &from) : 0;
+    if (bytes == 0 || madvise(from, bytes, MADV_DONTNEED) != 0) {
+        memset(p, 0, n);
+        return;
+    }
+    size_t before = (size_t)((char *)from - (char *)p);
+    memset(p, 0, before);
+    memset((char *)from + bytes, 0, n - before - bytes);
+}
+
 /* What lp_zeros maps for n bytes; 0: few come from the heap. Linux aligns a
  * mapping to large pages if it is a multiple of theirs; the rest of the last
  * one stays untouched. */

@@ -23,6 +23,10 @@ void *lp_alloc_aligned(size_t n);
  * as zeros (or as before, where the system does not do it). */
 void lp_forget(void *p, size_t n);
 
+/* Zeros p[0..n) of the heap. Pages within a large block are given back: they
+ * are had again, as zeros, when they are touched. */
+void lp_clear(void *p, size_t n);
+
 /* Zeros, aligned to 64 bytes; of a large block a page is had when it is first
  * touched, and all are given back when it is freed. */
 void *lp_zeros(size_t n);

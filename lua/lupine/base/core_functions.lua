@@ -55,6 +55,8 @@ is_closed(Any obj) -> bool
   -- Whether it is a tensor whose memory was given back.
 parameter(Tensor data, bool requires_grad=True) -> Tensor
   -- A parameter that shares the elements and is a leaf of its own.
+zero_room(Tensor room) -> None
+  -- Zeros a tensor that was just made; of large ones a page is had when it is touched.
 trace_scales(Tensor tensor) -> None
   -- The running trace may write this parameter (max_norm of embeddings).
 set_grad_enabled(bool mode) -> None

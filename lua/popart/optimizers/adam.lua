@@ -130,7 +130,7 @@ end
 
 --- The first values of a state.
 function Adam._start(_, _, _, room)
-  room:zero_()
+  core.zero_room(room)
 end
 
 --- What a state is multiplied by where the loss scale grew by `ratio`; nil: it stays.

@@ -4,6 +4,7 @@
 --- Source: PopART C++ API, SGD, ConstSGD, SGDAccumulatorAndMomentum.
 local base = require("popart.optimizers.base")
 local check = require("lupine.base.check")
+local core = require("lupine.core")
 local enum = require("lupine.base.enum")
 local errors = require("popart.errors")
 
@@ -101,7 +102,7 @@ function SGD:_start(id, name, room, weight)
   if name == "Accl" and decay ~= 0 then
     room:copy_(weight:detach():float() * decay)
   else
-    room:zero_()
+    core.zero_room(room)
   end
 end
 

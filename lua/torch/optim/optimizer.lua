@@ -147,7 +147,7 @@ end
 ---@param _name string of the state
 ---@param room torch.Tensor
 function Optimizer.start_state(_, _param, _name, room)
-  room:zero_()
+  core.zero_room(room)
 end
 
 --- The value that a state starts with.

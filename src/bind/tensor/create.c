@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/base/checked.h"
+#include "src/base/mem.h"
 #include "src/bind/bind.h"
 #include "src/bind/module.h"
 
@@ -336,12 +337,23 @@ static int parameter(lua_State *L)
     return 1;
 }
 
+/* Of the heap's memory alone: other bytes are not this process's to give up. */
+static int zero_room(lua_State *L)
+{
+    LpTensor *t = lp_check_tensor(L, 1, "zero_room", "room");
+    size_t bytes = (size_t)lp_tensor_numel(t) * lp_dtype_size(t->dtype);
+    if (t->st->flags & LP_ST_META)
+        return 0;
+    if (t->st->flags != 0 || t->st->release || t->st->bytes != bytes)
+        lp_raise(L, LP_E_VALUE, "zero_room(): room must be newly made");
+    lp_clear(t->st->data, bytes);
+    return 0;
+}
+
 static const luaL_Reg functions[] = {
-    {"tensor", torch_tensor},
-    {"as_tensor", torch_as_tensor},
-    {"frombuffer", torch_frombuffer},
-    {"parameter", parameter},
-    {NULL, NULL},
+    {"tensor", torch_tensor},         {"as_tensor", torch_as_tensor},
+    {"frombuffer", torch_frombuffer}, {"parameter", parameter},
+    {"zero_room", zero_room},         {NULL, NULL},
 };
 
 void lp_bind_create(lua_State *L)
