@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "runtime/cost/cost.h"
-#include "src/base/half.h"
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/loops/pointwise.h"
 #include "src/ops/infer.h"
@@ -140,10 +139,9 @@ LP_PW_SELECT(select_nan_to_num)
 /* The edge is a number of the tensor's type, as PyTorch's kernels have it. */
 static void round_edge(LpPwNode *n, LpDtype t)
 {
-    if (t == LP_F16)
-        n->p[0].f = lp_half_to_float(lp_double_to_half(n->p[0].f));
-    else if (t == LP_BF16)
-        n->p[0].f = lp_bf16_to_float(lp_double_to_bf16(n->p[0].f));
+    uint64_t bits = 0;
+    lp_scalar_store(lp_float(n->p[0].f), t, &bits);
+    n->p[0].f = lp_scalar_f(lp_scalar_load(t, &bits));
 }
 
 LP_PW_SELECT(select_softshrink)
