@@ -9,13 +9,20 @@
  * dies. */
 #include "src/passes/ipu/ipu.h"
 
+/* Things by run: those of run r are at[first[r]] .. at[first[r + 1] - 1]. */
+typedef struct ByRun {
+    size_t *first, *at;
+} ByRun;
+
 typedef struct Ranges {
     LpIpuPlan *p;
     const LpGraph *g;
     LpLiveRange *range; /* of the current run */
     size_t n_range, cap_range;
-    uint32_t *at; /* by value: range + 1 */
-    int *epoch;   /* by value: run `at` belongs to */
+    uint32_t *at;                /* by value: range + 1 */
+    int *epoch;                  /* by value: run `at` belongs to */
+    ByRun from, to, stash, made; /* copies; stashes by their forward run;
+                                    variables whose new value a run makes */
 } Ranges;
 
 static LpLiveRange *find(const Ranges *h, LpVal v, int run)
@@ -109,31 +116,37 @@ static bool stashed(const LpIpuPlan *p, LpVal v)
     return false;
 }
 
-/* New values of variables are written in place; the old one of a carried
+/* The new value of a variable is written in place; the old one of a carried
  * variable lies there until then, and is a copy if it is read later. */
+static void write_in_place(Ranges *h, int run, size_t var)
+{
+    const LpVariable *v = &h->p->step->var[var];
+    if (!lp_is_value(v->micro_out) || v->role == LP_VAR_STREAM_OUT)
+        return;
+    int making = lp_ipu_pass_making(h->p, v->micro_out);
+    LpLiveRange *now = find(h, v->micro_out, run);
+    LpLiveRange *old = lp_var_carried(v) ? find(h, v->micro_in, run) : NULL;
+    bool one = old && (old->kind == LP_RANGE_INPUT ||
+                       (old->kind == LP_RANGE_STASH && !stashed(h->p, old->v)));
+    if (run != making) { /* or it makes the value again, for itself */
+        if (one && run < making)
+            old->alias = true;
+        return;
+    }
+    if (now && now->kind == LP_RANGE_MADE)
+        now->alias = true;
+    if (one)
+        old->alias = !now || gone(h, old, now);
+}
+
+/* Of those that the run reads and those that it makes. */
 static void in_place(Ranges *h, int run)
 {
-    const LpStep *s = h->p->step;
-    for (size_t i = 0; i < s->n_var; i++) {
-        const LpVariable *v = &s->var[i];
-        if (!lp_is_value(v->micro_out) || v->role == LP_VAR_STREAM_OUT)
-            continue;
-        int making = lp_ipu_pass_making(h->p, v->micro_out);
-        LpLiveRange *now = find(h, v->micro_out, run);
-        LpLiveRange *old = lp_var_carried(v) ? find(h, v->micro_in, run) : NULL;
-        bool one =
-            old && (old->kind == LP_RANGE_INPUT ||
-                    (old->kind == LP_RANGE_STASH && !stashed(h->p, old->v)));
-        if (run != making) { /* or it makes the value again, for itself */
-            if (one && run < making)
-                old->alias = true;
-            continue;
-        }
-        if (now && now->kind == LP_RANGE_MADE)
-            now->alias = true;
-        if (one)
-            old->alias = !now || gone(h, old, now);
-    }
+    for (size_t i = 0; i < h->n_range; i++)
+        if (h->p->var_of[h->range[i].v] >= 0)
+            write_in_place(h, run, (size_t)h->p->var_of[h->range[i].v]);
+    for (size_t i = h->made.first[run]; i < h->made.first[run + 1]; i++)
+        write_in_place(h, run, h->made.at[i]);
 }
 
 static void take_over(Ranges *h, int run)
@@ -160,9 +173,8 @@ static void take_over(Ranges *h, int run)
 static LpStatus fill(Ranges *h, int run)
 {
     const LpStagePass *r = &h->p->pass[run];
-    for (size_t i = h->p->n_copy; i-- > 0;)
-        if (h->p->copy[i].to == run)
-            LP_TRY(add(h, h->p->copy[i].v, run, 0, LP_RANGE_COPY));
+    for (size_t i = h->to.first[run + 1]; i-- > h->to.first[run];)
+        LP_TRY(add(h, h->p->copy[h->to.at[i]].v, run, 0, LP_RANGE_COPY));
     for (uint32_t i = 0; i < r->n; i++) {
         const LpGraphNode *d = &h->g->node[r->entry[i].node];
         for (uint32_t k = 0; k < d->n_in; k++)
@@ -181,17 +193,13 @@ static LpStatus leave(Ranges *h, int run)
 {
     const LpIpuPlan *p = h->p;
     const LpStagePass *r = &p->pass[run];
-    for (size_t i = p->n_copy; i-- > 0;)
-        if (p->copy[i].from == run)
-            LP_TRY(read(h, p->copy[i].v, run, r->n));
-    for (size_t i = 0; !r->backward && i < p->n_stash; i++)
-        if (p->stash[i].stage == r->stage)
-            LP_TRY(read(h, p->stash[i].v, run, r->n));
-    for (size_t i = 0; i < p->step->n_var; i++) {
-        LpVal v = p->step->var[i].micro_out;
-        if (!lp_is_value(v) || lp_ipu_is_free(p, v))
-            continue;
-        if (!lp_ipu_is_sum(p, v) && lp_ipu_pass_making(p, v) == run)
+    for (size_t i = h->from.first[run + 1]; i-- > h->from.first[run];)
+        LP_TRY(read(h, p->copy[h->from.at[i]].v, run, r->n));
+    for (size_t i = h->stash.first[run]; i < h->stash.first[run + 1]; i++)
+        LP_TRY(read(h, p->stash[h->stash.at[i]].v, run, r->n));
+    for (size_t i = h->made.first[run]; i < h->made.first[run + 1]; i++) {
+        LpVal v = p->step->var[h->made.at[i]].micro_out;
+        if (!lp_ipu_is_free(p, v) && !lp_ipu_is_sum(p, v))
             LP_TRY(read(h, v, run, r->n));
     }
     return LP_OK;
@@ -211,13 +219,60 @@ static LpStatus build_run(Ranges *h, int run)
     return h->p->err->code;
 }
 
+/* ---- by run -------------------------------------------------------------- */
+static int copy_from(const LpIpuPlan *p, size_t i)
+{
+    return p->copy[i].from;
+}
+
+static int copy_to(const LpIpuPlan *p, size_t i)
+{
+    return p->copy[i].to;
+}
+
+static int stashing(const LpIpuPlan *p, size_t i)
+{
+    return lp_pass_of(p, p->stash[i].stage, false);
+}
+
+static int making(const LpIpuPlan *p, size_t i)
+{
+    LpVal v = p->step->var[i].micro_out;
+    return lp_is_value(v) ? lp_ipu_pass_making(p, v) : -1;
+}
+
+/* Of n things, of which each is of one run, or -1: of none. */
+static LpStatus sort_by_run(LpIpuPlan *p, size_t n,
+                            int (*run_of)(const LpIpuPlan *, size_t),
+                            ByRun *out)
+{
+    size_t runs = (size_t)p->n_pass;
+    size_t *next = lp_ipu_scratch(p, runs + 2, sizeof *next);
+    out->at = lp_ipu_scratch(p, n, sizeof *out->at);
+    LP_TRY(p->err->code);
+    out->first = next++;
+    for (size_t i = 0; i < n; i++)
+        if (run_of(p, i) >= 0)
+            next[run_of(p, i) + 1]++;
+    for (size_t r = 0; r < runs; r++)
+        next[r + 1] += next[r];
+    for (size_t i = 0; i < n; i++)
+        if (run_of(p, i) >= 0)
+            out->at[next[run_of(p, i)]++] = i;
+    return LP_OK;
+}
+
 static LpStatus set_up(Ranges *h)
 {
     LpIpuPlan *p = h->p;
     size_t nv = h->g->n_value;
     h->at = lp_ipu_scratch(p, nv, sizeof *h->at);
     h->epoch = lp_ipu_marks(p, nv);
-    return p->err->code;
+    LP_TRY(p->err->code);
+    LP_TRY(sort_by_run(p, p->n_copy, copy_from, &h->from));
+    LP_TRY(sort_by_run(p, p->n_copy, copy_to, &h->to));
+    LP_TRY(sort_by_run(p, p->n_stash, stashing, &h->stash));
+    return sort_by_run(p, p->step->n_var, making, &h->made);
 }
 
 LpStatus lp_ipu_live_ranges(LpIpuPlan *p)

@@ -28,11 +28,8 @@ typedef struct Live {
     LpTiles tiles;
     Span *span;
     size_t n_span, cap_span;
-    size_t *last;        /* by value: its last span + 1 */
-    size_t *last_update; /* by value of the update: likewise */
-    bool *off;           /* by value: its stash is off chip */
-    uint32_t *base;      /* by run: its first entry */
-    uint32_t end, all;   /* steps of a period; with those of the update */
+    const LpByIpu *by;
+    uint32_t end, all; /* steps of a period; with those of the update */
     int64_t peak[LP_TILE_CLASSES]; /* of what is not always live */
     int64_t peak_total, activation, temporary;
     int64_t fullest;
@@ -64,7 +61,7 @@ static LpStatus add_span(Live *l, LpVal v, int var, uint32_t from, uint32_t to)
                       .block = block,
                       .update = update});
     if (v)
-        (update ? l->last_update : l->last)[v] = l->n_span;
+        (update ? l->by->update_span : l->by->span)[v] = l->n_span;
     return LP_OK;
 }
 
@@ -72,7 +69,7 @@ static LpStatus add_span(Live *l, LpVal v, int var, uint32_t from, uint32_t to)
 static bool continues(const Live *l, const LpStagePass *r, const LpLiveRange *h)
 {
     const LpIpuPlan *p = l->p;
-    return l->last[h->v] && h->kind != LP_RANGE_MADE && !l->off[h->v] &&
+    return l->by->span[h->v] && h->kind != LP_RANGE_MADE && !l->by->off[h->v] &&
            (!p->strategy->stays || p->strategy->stays(p, r, h));
 }
 
@@ -92,11 +89,11 @@ static uint32_t first_step(const Live *l, LpTransferOf of, size_t at, int run)
     const LpIpuPlan *p = l->p;
     int i = lp_ipu_transfer(p, of, at, run, true), first = run;
     if (i < 0 || !lp_ipu_comes_early(&p->transfer[i]))
-        return l->base[run];
+        return l->by->base[run];
     for (int r = 0; r < run && first == run; r++)
         if (p->pass[r].row == p->pass[run].row && p->pass[r].ipu == l->ipu)
             first = r;
-    return l->base[first] - (l->base[first] > 0);
+    return l->by->base[first] - (l->by->base[first] > 0);
 }
 
 /* When is the value there that comes from another run? */
@@ -109,11 +106,11 @@ static uint32_t arrival(const Live *l, int run, LpVal v)
         const LpIpuCopy *m = &p->copy[i];
         if (m->v != v || m->to != run)
             continue;
-        return m->off_chip
-                   ? first_step(l, LP_TRANSFER_COPY, i, run)
-                   : l->base[next_here(l, m->from)] - (m->from_ipu == l->ipu);
+        return m->off_chip ? first_step(l, LP_TRANSFER_COPY, i, run)
+                           : l->by->base[next_here(l, m->from)] -
+                                 (m->from_ipu == l->ipu);
     }
-    return l->base[run];
+    return l->by->base[run];
 }
 
 /* Does the forward run leave it for its backward run, on the chip? */
@@ -130,16 +127,16 @@ static bool is_left(const Live *l, const LpStagePass *r, LpVal v)
 static uint32_t loaded(const Live *l, int run, LpVal v)
 {
     const LpIpuPlan *p = l->p;
-    for (size_t i = 0; i < p->n_stash && l->off[v]; i++)
+    for (size_t i = 0; i < p->n_stash && l->by->off[v]; i++)
         if (p->stash[i].v == v && p->stash[i].stage == p->pass[run].stage)
             return first_step(l, LP_TRANSFER_STASH, i, run);
-    return l->base[run];
+    return l->by->base[run];
 }
 
 static LpStatus spans_of(Live *l, int run)
 {
     const LpStagePass *r = &l->p->pass[run];
-    uint32_t base = l->base[run], end = base + r->n;
+    uint32_t base = l->by->base[run], end = base + r->n;
     for (uint32_t i = 0; i < r->n_range; i++) {
         LpLiveRange *h = &r->range[i];
         uint32_t to = base + h->to, from = base + h->from;
@@ -155,13 +152,13 @@ static LpStatus spans_of(Live *l, int run)
         if (h->alias) {
             LP_TRY(add_span(l, h->v, -1, end, end));
         } else if (continues(l, r, h)) {
-            Span *s = &l->span[l->last[h->v] - 1];
+            Span *s = &l->span[l->by->span[h->v] - 1];
             s->to = to > s->to ? to : s->to;
         } else {
             LP_TRY(add_span(l, h->v, -1, from, to));
             l->span[l->n_span - 1].ahead = comes && l->p->strategy->at_once;
         }
-        h->block = (uint32_t)l->last[h->v];
+        h->block = (uint32_t)l->by->span[h->v];
     }
     return LP_OK;
 }
@@ -171,7 +168,7 @@ static LpStatus visit(Live *l, int run, int var)
 {
     const LpIpuPlan *p = l->p;
     uint32_t from = first_step(l, LP_TRANSFER_VAR, (size_t)var, run);
-    uint32_t to = l->base[run] + p->pass[run].n;
+    uint32_t to = l->by->base[run] + p->pass[run].n;
     int forward = lp_pass_of(p, p->pass[run].stage, false);
     bool keeps = p->strategy->keeps && lp_ipu_off_chip(p, &p->step->var[var]);
     for (size_t i = 0; i < l->n_span && keeps; i++)
@@ -264,18 +261,23 @@ static LpStatus between_periods(Live *l)
     return LP_OK;
 }
 
+/* The IPU's nodes of the update: by->update.node[*first] .. [end - 1]. */
+static size_t updates(const Live *l, size_t *first)
+{
+    *first = l->p->step->update ? l->by->update.first[l->ipu] : 0;
+    return l->p->step->update ? l->by->update.first[l->ipu + 1] : 0;
+}
+
 static void find_line(Live *l)
 {
     const LpIpuPlan *p = l->p;
-    const LpGraph *u = p->step->update;
     for (int r = 0; r < p->n_pass; r++) {
-        l->base[r] = l->end;
+        l->by->base[r] = l->end;
         if (p->pass[r].ipu == l->ipu)
             l->end += p->pass[r].n + 1;
     }
-    l->all = l->end;
-    for (LpNodeId n = 0; u && n < u->n_node; n++)
-        l->all += p->update_ipu[n] == l->ipu;
+    size_t first, end = updates(l, &first);
+    l->all = l->end + (uint32_t)(end - first);
 }
 
 static LpStatus collect(Live *l)
@@ -283,7 +285,7 @@ static LpStatus collect(Live *l)
     const LpIpuPlan *p = l->p;
     for (size_t i = 0; i < p->n_stash; i++)
         if (p->stage[p->stash[i].stage].ipu == l->ipu)
-            l->off[p->stash[i].v] = p->stash[i].off_chip;
+            l->by->off[p->stash[i].v] = p->stash[i].off_chip;
     for (int r = 0; r < p->n_pass; r++) {
         if (p->pass[r].ipu != l->ipu)
             continue;
@@ -299,46 +301,33 @@ static LpStatus collect(Live *l)
 typedef struct LiveUpdate {
     Live *l;
     const LpGraph *u;
-    int *var;       /* by value: of which it is the old value, -1 */
-    int *out;       /* likewise the new one */
-    LpNodeId *last; /* by variable: after the last node that reads its old
-                       value */
-    size_t *came;   /* by variable off chip: its span + 1 */
-    uint32_t *step; /* by node: the last of the IPU's steps until then */
-    uint32_t at;    /* now */
+    const LpByIpu *by;
+    uint32_t at; /* now */
 } LiveUpdate;
 
-/* What a value is a view of. */
-static LpVal root(const LpGraph *u, LpVal v)
+/* The last of the IPU's steps until node n. */
+static uint32_t step_of(const Live *l, LpNodeId n)
 {
-    const LpGraphNode *d = lp_graph_maker(u, v);
-    while (d && lp_ipu_is_view(d)) {
-        v = d->in[0];
-        d = lp_graph_maker(u, v);
+    size_t first, end = updates(l, &first), from = first;
+    while (from < end) {
+        size_t half = from + (end - from) / 2;
+        if (l->by->update.node[half] <= n)
+            from = half + 1;
+        else
+            end = half;
     }
-    return v;
-}
-
-/* IPU of a value, or variable; -1: all have it. */
-static int home_of(const LiveUpdate *x, LpVal v)
-{
-    const LpIpuPlan *p = x->l->p;
-    LpNodeId n = lp_maker(x->u, v);
-    int var = x->var[v];
-    if (n != LP_NO_NODE)
-        return p->update_ipu[n];
-    return p->step->var[var].role == LP_VAR_HYPER ? -1 : p->var_ipu[var];
+    return l->end + (uint32_t)(from > first ? from - first - 1 : 0);
 }
 
 static LpStatus come(LiveUpdate *x, int var)
 {
     Live *l = x->l;
-    if (x->came[var]) {
-        l->span[x->came[var] - 1].to = x->at;
+    if (x->by->came[var]) {
+        l->span[x->by->came[var] - 1].to = x->at;
         return LP_OK;
     }
     LP_TRY(add_span(l, LP_NOVAL, var, x->at, x->at));
-    x->came[var] = l->n_span;
+    x->by->came[var] = l->n_span;
     return LP_OK;
 }
 
@@ -346,14 +335,15 @@ static LpStatus come(LiveUpdate *x, int var)
 static LpStatus use(LiveUpdate *x, LpVal v, int ipu)
 {
     Live *l = x->l;
-    v = root(x->u, v);
-    int home = home_of(x, v), var = x->var[v];
+    v = lp_update_root(x->u, v);
+    int home = lp_update_home(l->p, x->by, v), var = x->by->var[v];
     if (home < 0 || (home != l->ipu && ipu != l->ipu))
         return LP_OK;
     if (home == l->ipu && var >= 0)
         return lp_ipu_off_chip(l->p, &l->p->step->var[var]) ? come(x, var)
                                                             : LP_OK;
-    Span *made = l->last_update[v] ? &l->span[l->last_update[v] - 1] : NULL;
+    Span *made =
+        l->by->update_span[v] ? &l->span[l->by->update_span[v] - 1] : NULL;
     if (made)
         made->to = made->to > x->at ? made->to : x->at;
     else if (home != l->ipu)
@@ -365,67 +355,33 @@ static LpStatus use(LiveUpdate *x, LpVal v, int ipu)
 static LpStatus make(LiveUpdate *x, LpNodeId n, LpVal v)
 {
     Live *l = x->l;
-    int var = x->out[v];
-    bool waits = var >= 0 && x->last[var] > n + 1;
+    int var = x->by->out[v];
+    bool waits = var >= 0 && x->by->last[var] > n + 1;
     if (var < 0 || waits || l->p->var_ipu[var] != l->ipu)
         return add_span(l, v, -1, x->at,
-                        waits ? x->step[x->last[var] - 1] : x->at);
+                        waits ? step_of(l, x->by->last[var] - 1) : x->at);
     return lp_ipu_off_chip(l->p, &l->p->step->var[var]) ? come(x, var) : LP_OK;
-}
-
-static LpStatus walk_update(LiveUpdate *x)
-{
-    const LpIpuPlan *p = x->l->p;
-    for (LpNodeId n = 0; n < x->u->n_node; n++) {
-        const LpGraphNode *d = &x->u->node[n];
-        bool mine = p->update_ipu[n] == x->l->ipu;
-        x->at = x->step[n];
-        for (uint32_t i = 0; i < d->n_in; i++)
-            if (lp_is_value(d->in[i]))
-                LP_TRY(use(x, d->in[i], p->update_ipu[n]));
-        for (uint32_t i = 0; mine && i < d->n_out && !lp_ipu_is_view(d); i++)
-            LP_TRY(make(x, n, d->out + i));
-    }
-    return LP_OK;
-}
-
-static void find_readers(LiveUpdate *x)
-{
-    const LpIpuPlan *p = x->l->p;
-    uint32_t next = x->l->end;
-    for (size_t i = 0; i < p->step->n_var; i++) {
-        const LpVariable *v = &p->step->var[i];
-        if (v->update_in != LP_NOVAL)
-            x->var[v->update_in] = (int)i;
-        if (lp_is_value(v->update_out))
-            x->out[v->update_out] = (int)i;
-    }
-    for (LpNodeId n = 0; n < x->u->n_node; n++) {
-        const LpGraphNode *d = &x->u->node[n];
-        next += p->update_ipu[n] == x->l->ipu;
-        x->step[n] = next > x->l->end ? next - 1 : next;
-        for (uint32_t i = 0; i < d->n_in; i++) {
-            LpVal v = lp_is_value(d->in[i]) ? root(x->u, d->in[i]) : LP_NOVAL;
-            if (v && x->var[v] >= 0)
-                x->last[x->var[v]] = n + 1;
-        }
-    }
 }
 
 static LpStatus collect_update(Live *l)
 {
-    LpIpuPlan *p = l->p;
-    LiveUpdate x = {.l = l, .u = p->step->update};
+    const LpIpuPlan *p = l->p;
+    const LpNodesOf *of = &l->by->touched;
+    LiveUpdate x = {.l = l, .u = p->step->update, .by = l->by};
     if (l->all == l->end)
         return LP_OK; /* it updates nothing */
-    x.var = lp_ipu_marks(p, x.u->n_value);
-    x.out = lp_ipu_marks(p, x.u->n_value);
-    x.last = lp_ipu_scratch(p, p->step->n_var, sizeof *x.last);
-    x.came = lp_ipu_scratch(p, p->step->n_var, sizeof *x.came);
-    x.step = lp_ipu_scratch(p, x.u->n_node, sizeof *x.step);
-    LP_TRY(p->err->code);
-    find_readers(&x);
-    return walk_update(&x);
+    for (size_t k = of->first[l->ipu]; k < of->first[l->ipu + 1]; k++) {
+        LpNodeId n = of->node[k];
+        const LpGraphNode *d = &x.u->node[n];
+        bool mine = p->update_ipu[n] == l->ipu;
+        x.at = step_of(l, n);
+        for (uint32_t i = 0; i < d->n_in; i++)
+            if (lp_is_value(d->in[i]))
+                LP_TRY(use(&x, d->in[i], p->update_ipu[n]));
+        for (uint32_t i = 0; mine && i < d->n_out && !lp_ipu_is_view(d); i++)
+            LP_TRY(make(&x, n, d->out + i));
+    }
+    return LP_OK;
 }
 
 /* Operands that a node has copies of are gone when it writes its results. */
@@ -484,7 +440,6 @@ static void end(Live *l, size_t first)
 static LpStatus sweep(Live *l, const LpTiles *always)
 {
     LpIpuPlan *p = l->p;
-    const LpGraph *u = p->step->update;
     size_t *from = lp_ipu_scratch(p, l->all, sizeof *from);
     size_t *to = lp_ipu_scratch(p, l->all, sizeof *to);
     LP_TRY(p->err->code);
@@ -509,10 +464,10 @@ static LpStatus sweep(Live *l, const LpTiles *always)
         }
     }
     int64_t before = l->fullest;
-    for (LpNodeId n = 0; u && n < u->n_node; n++) {
+    size_t k, end_update = updates(l, &k);
+    for (; k < end_update; k++) {
+        LpNodeId n = l->by->update.node[k];
         LpTiles made;
-        if (p->update_ipu[n] != l->ipu)
-            continue;
         begin(l, from[at], LP_NO_NODE, &made);
         consider(l, always, p->update_cost[n].cost, NULL, at,
                  (LpLiveStep){.node = n, .run = -1});
@@ -581,32 +536,40 @@ static void finish(const Live *l, const LpTiles *always, LpTileGaps gaps,
 static LpStatus find_peak(Live *l, const LpTiles *always, LpIpuMemory *m)
 {
     LpIpuPlan *p = l->p;
-    const LpGraph *u = p->step->update;
-    l->last = lp_ipu_scratch(p, l->g->n_value, sizeof *l->last);
-    l->last_update =
-        lp_ipu_scratch(p, u ? u->n_value : 0, sizeof *l->last_update);
-    l->off = lp_ipu_scratch(p, l->g->n_value, sizeof *l->off);
-    l->base = lp_ipu_scratch(p, (size_t)p->n_pass, sizeof *l->base);
-    LP_TRY(p->err->code);
     find_line(l);
     LP_TRY(collect(l));
-    if (u)
-        LP_TRY(collect_update(l));
+    LP_TRY(collect_update(l));
     m->step = lp_ipu_alloc(p, l->all, sizeof *m->step);
     LP_TRY(p->err->code);
     return sweep(l, always);
 }
 
-LpStatus lp_ipu_liveness(LpIpuPlan *p, int ipu, const LpTiles *always,
-                         LpTileGaps gaps, LpIpuMemory *m)
+/* For the next IPU. */
+static void clear(const Live *l)
 {
-    Live l = {.p = p, .g = p->step->micro, .ipu = ipu, .m = m};
+    const LpIpuPlan *p = l->p;
+    for (size_t i = 0; i < l->n_span; i++) {
+        const Span *s = &l->span[i];
+        if (!s->v)
+            l->by->came[s->var] = 0;
+        else
+            (s->update ? l->by->update_span : l->by->span)[s->v] = 0;
+    }
+    for (size_t i = 0; i < p->n_stash; i++)
+        l->by->off[p->stash[i].v] = false;
+}
+
+LpStatus lp_ipu_liveness(LpIpuPlan *p, int ipu, const LpByIpu *by,
+                         const LpTiles *always, LpTileGaps gaps, LpIpuMemory *m)
+{
+    Live l = {.p = p, .g = p->step->micro, .ipu = ipu, .by = by, .m = m};
     l.tiles = (LpTiles){.n = always->n, .next = always->next};
     LpStatus s = find_peak(&l, always, m);
     if (s == LP_OK) {
         finish(&l, always, gaps, m);
         s = note_spans(&l, m);
     }
+    clear(&l);
     lp_free(l.span);
     return s;
 }

@@ -27,7 +27,9 @@ typedef struct Memory {
     LpIpuMemory *m;
     LpCodeletSet set;
     LpTileGaps gaps;
-    bool *seen; /* by label */
+    LpByIpu by;
+    int *seen;      /* by label: the last IPU that has its code */
+    int64_t *moves; /* of one IPU */
 } Memory;
 
 void lp_ipu_note_largest(LpIpuMemory *m, LpLargest b)
@@ -158,9 +160,9 @@ static void node_code(Memory *x, const LpNodeCost *n, Code *c)
         lp_max(x->gaps.interleaved, n->cost->interleaved_tile_bytes);
     x->gaps.apart = lp_max(x->gaps.apart, n->cost->apart_tile_bytes);
     c->calls += n->cost->steps > 0;
-    if (x->seen[n->label])
+    if (x->seen[n->label] == x->ipu)
         return;
-    x->seen[n->label] = true;
+    x->seen[n->label] = x->ipu;
     c->vertex += n->cost->vertex_bytes;
     c->exchange += n->cost->exchange_code_bytes;
     c->steps += n->cost->steps;
@@ -190,18 +192,11 @@ static int64_t packets_code(const Memory *x, Moves *m)
     return sum;
 }
 
-static LpStatus moves(const Memory *x, size_t most, Moves *m)
-{
-    *m = (Moves){lp_ipu_scratch(x->p, most, sizeof *m->bytes), 0};
-    return x->p->err->code;
-}
-
 /* To other IPUs and from them. */
-static LpStatus global_code(Memory *x, int64_t *bytes)
+static int64_t global_code(const Memory *x)
 {
     const LpIpuPlan *p = x->p;
-    Moves m;
-    LP_TRY(moves(x, p->n_copy + p->step->n_var, &m));
+    Moves m = {x->moves, 0};
     for (size_t i = 0; i < p->n_copy; i++) {
         const LpIpuCopy *c = &p->copy[i];
         int64_t size = lp_type_bytes(lp_graph_type(p->step->micro, c->v));
@@ -212,16 +207,14 @@ static LpStatus global_code(Memory *x, int64_t *bytes)
     for (size_t i = 0; i < p->step->n_var && p->replicas > 1; i++)
         if (p->step->var[i].role == LP_VAR_ACCUM && p->var_ipu[i] == x->ipu)
             m.bytes[m.n++] = lp_type_bytes(&p->step->var[i].type);
-    *bytes = packets_code(x, &m);
-    return LP_OK;
+    return packets_code(x, &m);
 }
 
 /* To the host and streaming memory, and from them. */
-static LpStatus host_code(Memory *x, int64_t *bytes)
+static int64_t host_code(const Memory *x)
 {
     const LpIpuPlan *p = x->p;
-    Moves m;
-    LP_TRY(moves(x, p->n_transfer + 2 * p->step->n_var, &m));
+    Moves m = {x->moves, 0};
     for (size_t i = 0; i < p->n_transfer; i++) {
         const LpTransfer *t = &p->transfer[i];
         int ipu = t->run < 0 ? p->var_ipu[t->at] : p->pass[t->run].ipu;
@@ -238,8 +231,7 @@ static LpStatus host_code(Memory *x, int64_t *bytes)
                 m.bytes[m.n++] =
                     k ? -lp_type_bytes(&v->type) : lp_type_bytes(&v->type);
     }
-    *bytes = packets_code(x, &m);
-    return LP_OK;
+    return packets_code(x, &m);
 }
 
 static void on_each_tile(Memory *x, LpMemKind kind, int64_t bytes)
@@ -251,34 +243,30 @@ static void on_each_tile(Memory *x, LpMemKind kind, int64_t bytes)
     x->m->tile_code += in_code[kind] ? bytes : 0;
 }
 
-static LpStatus code(Memory *x)
+static void nodes_code(Memory *x, const LpNodesOf *of, const LpNodeCost *cost,
+                       Code *c)
+{
+    for (size_t i = of->first[x->ipu]; i < of->first[x->ipu + 1]; i++)
+        node_code(x, &cost[of->node[i]], c);
+}
+
+static void code(Memory *x)
 {
     const LpIpuPlan *p = x->p;
-    const LpGraph *g = p->step->micro, *u = p->step->update;
     const LpChip *chip = p->o.chip;
     Code c = {0};
-    int64_t global, host;
-    x->seen =
-        lp_ipu_scratch(x->p, g->n_node + (u ? u->n_node : 0), sizeof *x->seen);
-    LP_TRY(p->err->code);
     x->set = (LpCodeletSet){{0}};
-    for (LpNodeId n = 0; n < g->n_node; n++)
-        if (p->stage[p->node_stage[n]].ipu == x->ipu)
-            node_code(x, &p->cost[n], &c);
-    for (LpNodeId n = 0; u && n < u->n_node; n++)
-        if (p->update_ipu[n] == x->ipu)
-            node_code(x, &p->update_cost[n], &c);
-    LP_TRY(global_code(x, &global));
-    LP_TRY(host_code(x, &host));
+    nodes_code(x, &x->by.node, p->cost, &c);
+    if (p->step->update)
+        nodes_code(x, &x->by.update, p->update_cost, &c);
     on_each_tile(x, LP_MEM_CODE, lp_codelet_set_bytes(&x->set));
     on_each_tile(x, LP_MEM_VERTEX, c.vertex);
     on_each_tile(x, LP_MEM_CONTROL,
                  lp_control_code_bytes(chip, c.steps, c.calls));
     on_each_tile(x, LP_MEM_EXCHANGE, c.exchange);
-    on_each_tile(x, LP_MEM_GLOBAL, global);
-    on_each_tile(x, LP_MEM_HOST, host);
+    on_each_tile(x, LP_MEM_GLOBAL, global_code(x));
+    on_each_tile(x, LP_MEM_HOST, host_code(x));
     on_each_tile(x, LP_MEM_STACK, lp_stack_bytes(chip));
-    return LP_OK;
 }
 
 static bool has_work(const LpIpuPlan *p, int ipu)
@@ -298,10 +286,10 @@ static LpStatus one_ipu(Memory *x)
     variables(x);
     parts(x);
     stashes(x);
-    LP_TRY(code(x));
+    code(x);
     x->m->always = x->tiles.total;
     x->m->interleaved = x->gaps.interleaved;
-    return lp_ipu_liveness(p, x->ipu, &x->tiles, x->gaps, x->m);
+    return lp_ipu_liveness(p, x->ipu, &x->by, &x->tiles, x->gaps, x->m);
 }
 
 /* What is on its way on I/O tiles, dealt out over them, beside their stacks. */
@@ -478,16 +466,27 @@ bool lp_ipu_fits(const LpIpuPlan *p, const LpIpuMemory *m)
            m->tile_code <= p->o.chip->region0_bytes;
 }
 
+static LpStatus prepare(Memory *x)
+{
+    LpIpuPlan *p = x->p;
+    const LpGraph *u = p->step->update;
+    size_t labels = p->step->micro->n_node + (u ? u->n_node : 0);
+    size_t moves = p->n_copy + p->n_transfer + 2 * p->step->n_var;
+    p->memory = lp_ipu_alloc(p, (size_t)p->n_ipus, sizeof *p->memory);
+    x->seen = lp_ipu_marks(p, labels);
+    x->moves = lp_ipu_scratch(p, moves, sizeof *x->moves);
+    LP_TRY(p->err->code);
+    LP_TRY(lp_ipu_by_ipu(p, &x->by));
+    return find_velocities(p);
+}
+
 LpStatus lp_ipu_memory(LpIpuPlan *p)
 {
     Memory x = {.p = p};
-    p->memory = lp_ipu_alloc(p, (size_t)p->n_ipus, sizeof *p->memory);
-    LP_TRY(p->err->code);
-    LP_TRY(find_velocities(p));
+    LP_TRY(prepare(&x));
     for (x.ipu = 0; x.ipu < p->n_ipus; x.ipu++) {
         if (!has_work(p, x.ipu))
             continue;
-        lp_arena_reset(&p->scratch);
         LP_TRY(one_ipu(&x));
         io_tiles(p, x.ipu, x.m);
         if (x.m->io_tile > p->o.chip->tile_bytes && !p->o.allow_out_of_memory)

@@ -36,10 +36,39 @@ typedef struct LpTileGaps {
     int64_t interleaved, apart;
 } LpTileGaps;
 
+/* The nodes of IPU i, in order: node[first[i]] .. node[first[i + 1] - 1]. */
+typedef struct LpNodesOf {
+    size_t *first;
+    LpNodeId *node;
+} LpNodesOf;
+
+/* What the memory of an IPU is found from (by_ipu.c); all scratch. */
+typedef struct LpByIpu {
+    LpNodesOf node, update; /* of step->micro, of step->update */
+    LpNodesOf touched;      /* of the update, also those that only read from it;
+                               none without an update, as those below: */
+    int *var, *out; /* by value of the update: the variable of which it is the
+                       old one, the new one; -1 */
+    LpNodeId *last; /* by variable: after the last node that reads its old
+                       value */
+    /* of one IPU, for the next one clear again */
+    size_t *span, *update_span; /* by value: its last span + 1 */
+    size_t *came;               /* by variable off chip: its span + 1 */
+    bool *off;                  /* by value: its stash is off chip */
+    uint32_t *base;             /* by run: its first entry; need not be clear */
+} LpByIpu;
+
+LpStatus lp_ipu_by_ipu(LpIpuPlan *p, LpByIpu *by);
+/* What a value of the update is a view of; the IPU of such a value, or of its
+ * variable, -1: all have it. */
+LpVal lp_update_root(const LpGraph *u, LpVal v);
+int lp_update_home(const LpIpuPlan *p, const LpByIpu *by, LpVal v);
+
 /* What is on an IPU for some of the time: fills in the peak of *m, whose
  * always-live part is in `always`. */
-LpStatus lp_ipu_liveness(LpIpuPlan *p, int ipu, const LpTiles *always,
-                         LpTileGaps gaps, LpIpuMemory *m);
+LpStatus lp_ipu_liveness(LpIpuPlan *p, int ipu, const LpByIpu *by,
+                         const LpTiles *always, LpTileGaps gaps,
+                         LpIpuMemory *m);
 
 /* Keeps the largest in m->largest. */
 void lp_ipu_note_largest(LpIpuMemory *m, LpLargest b);

@@ -1,0 +1,142 @@
+/* What the memory of every IPU is found from, by IPUs: each then looks at its
+ * own part of the step alone, and leaves the tables clear for the next. */
+#include "src/passes/ipu/tiles.h"
+
+#include "src/base/checked.h"
+
+typedef struct Place {
+    int ipu;
+    LpNodeId node;
+} Place;
+
+typedef struct Places {
+    LpIpuPlan *p;
+    Place *place;
+    size_t n_place, cap_place;
+} Places;
+
+static LpStatus add(Places *x, int ipu, LpNodeId node)
+{
+    LP_IPU_ADD(x, place, x->p->err, (Place){ipu, node});
+    return LP_OK;
+}
+
+/* Takes the places, which are in the order of nodes. */
+static LpStatus sort(Places *x, LpNodesOf *out)
+{
+    size_t ipus = (size_t)x->p->n_ipus;
+    size_t *next = lp_ipu_scratch(x->p, ipus + 2, sizeof *next);
+    out->node = lp_ipu_scratch(x->p, x->n_place, sizeof *out->node);
+    LP_TRY(x->p->err->code);
+    out->first = next++;
+    for (size_t i = 0; i < x->n_place; i++)
+        next[x->place[i].ipu + 1]++;
+    for (size_t i = 0; i < ipus; i++)
+        next[i + 1] += next[i];
+    for (size_t i = 0; i < x->n_place; i++)
+        out->node[next[x->place[i].ipu]++] = x->place[i].node;
+    x->n_place = 0;
+    return LP_OK;
+}
+
+LpVal lp_update_root(const LpGraph *u, LpVal v)
+{
+    const LpGraphNode *d = lp_graph_maker(u, v);
+    while (d && lp_ipu_is_view(d)) {
+        v = d->in[0];
+        d = lp_graph_maker(u, v);
+    }
+    return v;
+}
+
+int lp_update_home(const LpIpuPlan *p, const LpByIpu *by, LpVal v)
+{
+    LpNodeId n = lp_maker(p->step->update, v);
+    int var = by->var[v];
+    if (n != LP_NO_NODE)
+        return p->update_ipu[n];
+    return p->step->var[var].role == LP_VAR_HYPER ? -1 : p->var_ipu[var];
+}
+
+static void find_variables(const LpIpuPlan *p, LpByIpu *by)
+{
+    const LpGraph *u = p->step->update;
+    for (size_t i = 0; i < p->step->n_var; i++) {
+        const LpVariable *v = &p->step->var[i];
+        if (v->update_in != LP_NOVAL)
+            by->var[v->update_in] = (int)i;
+        if (lp_is_value(v->update_out))
+            by->out[v->update_out] = (int)i;
+    }
+    for (LpNodeId n = 0; n < u->n_node; n++)
+        for (uint32_t i = 0; i < u->node[n].n_in; i++) {
+            LpVal v = u->node[n].in[i];
+            v = lp_is_value(v) ? lp_update_root(u, v) : LP_NOVAL;
+            if (v && by->var[v] >= 0)
+                by->last[by->var[v]] = n + 1;
+        }
+}
+
+/* A node is of its own IPU and of those from which it reads. */
+static LpStatus find_touched(Places *x, LpByIpu *by)
+{
+    LpIpuPlan *p = x->p;
+    const LpGraph *u = p->step->update;
+    LpNodeId *last =
+        lp_ipu_scratch(p, (size_t)p->n_ipus, sizeof *last); /* + 1 */
+    LP_TRY(p->err->code);
+    for (LpNodeId n = 0; n < u->n_node; n++) {
+        const LpGraphNode *d = &u->node[n];
+        LP_TRY(add(x, p->update_ipu[n], n));
+        last[p->update_ipu[n]] = n + 1;
+        for (uint32_t i = 0; i < d->n_in; i++) {
+            int home = lp_is_value(d->in[i])
+                           ? lp_update_home(p, by, lp_update_root(u, d->in[i]))
+                           : -1;
+            if (home < 0 || last[home] == n + 1)
+                continue;
+            LP_TRY(add(x, home, n));
+            last[home] = n + 1;
+        }
+    }
+    return sort(x, &by->touched);
+}
+
+static LpStatus of_update(Places *x, LpByIpu *by)
+{
+    const LpGraph *u = x->p->step->update;
+    by->var = lp_ipu_marks(x->p, u->n_value);
+    by->out = lp_ipu_marks(x->p, u->n_value);
+    by->last = lp_ipu_scratch(x->p, x->p->step->n_var, sizeof *by->last);
+    LP_TRY(x->p->err->code);
+    find_variables(x->p, by);
+    for (LpNodeId n = 0; n < u->n_node; n++)
+        LP_TRY(add(x, x->p->update_ipu[n], n));
+    LP_TRY(sort(x, &by->update));
+    return find_touched(x, by);
+}
+
+static LpStatus build(Places *x, LpByIpu *by)
+{
+    LpIpuPlan *p = x->p;
+    const LpGraph *g = p->step->micro, *u = p->step->update;
+    size_t n_update = u ? u->n_value : 0, n_var = p->step->n_var;
+    by->span = lp_ipu_scratch(p, g->n_value, sizeof *by->span);
+    by->off = lp_ipu_scratch(p, g->n_value, sizeof *by->off);
+    by->update_span = lp_ipu_scratch(p, n_update, sizeof *by->update_span);
+    by->came = lp_ipu_scratch(p, n_var, sizeof *by->came);
+    by->base = lp_ipu_scratch(p, (size_t)p->n_pass, sizeof *by->base);
+    LP_TRY(p->err->code);
+    for (LpNodeId n = 0; n < g->n_node; n++)
+        LP_TRY(add(x, p->stage[p->node_stage[n]].ipu, n));
+    LP_TRY(sort(x, &by->node));
+    return u ? of_update(x, by) : LP_OK;
+}
+
+LpStatus lp_ipu_by_ipu(LpIpuPlan *p, LpByIpu *by)
+{
+    Places x = {.p = p};
+    LpStatus s = build(&x, by);
+    lp_free(x.place);
+    return s;
+}
