@@ -236,3 +236,28 @@ describe("ceil_mode of an input that is smaller than the kernel", function()
     end
   end)
 end)
+
+-- Planes of halves are converted one by one, those with gaps beforehand.
+it("pooling of halves is that of floats, rounded once", function()
+  torch.manual_seed(3)
+  local pools = {
+    function(x) return F.max_pool2d(x, 3, { stride = 2, padding = 1 }) end,
+    function(x) return F.avg_pool2d(x, 3, { stride = 2, padding = 1 }) end,
+    function(x) return F.adaptive_max_pool2d(x, { 3, 2 }) end,
+    function(x) return F.adaptive_avg_pool2d(x, { 3, 2 }) end,
+  }
+  for _, dtype in ipairs({ torch.float16, torch.bfloat16 }) do
+    local x = torch.randn(2, 5, 13, 9):to(dtype)
+    for i, pool in ipairs(pools) do
+      local a, b = x:clone():requires_grad_(), x:float():requires_grad_()
+      local half, float = pool(a), pool(b)
+      local gradient = torch.randn_like(half)
+      half:backward(gradient)
+      float:backward(gradient:float())
+      assert.is_true(torch.equal(half, float:to(dtype)), i)
+      assert.is_true(torch.equal(a.grad, b.grad:to(dtype)), i)
+      local turned = x:transpose(2, 3)
+      assert.is_true(torch.equal(pool(turned), pool(turned:float()):to(dtype)), i)
+    end
+  end
+end)

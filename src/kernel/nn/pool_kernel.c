@@ -24,6 +24,7 @@ struct Pool {
     const char *op;
     Plane *plane;
     Kind kind;
+    LpDtype half; /* of both sides, converted plane by plane; else NONE */
 };
 _Static_assert(sizeof(Pool) <= LP_PLAIN_PARAM, "Pool");
 
@@ -33,7 +34,7 @@ static Pool pool_of(const LpKernelReq *r, int size, Kind kind)
     bool back = kind == AVG_BACK || kind == SCATTER;
     const LpDesc *in = back ? &r->out[0] : &r->in[0];
     const LpDesc *out = back ? &r->in[0] : &r->out[0];
-    Pool p = {.in_plane = 1, .out_plane = 1, .kind = kind};
+    Pool p = {.in_plane = 1, .out_plane = 1, .kind = kind, .half = LP_DT_NONE};
     p.op = r->op->name;
     int n = r->attr[size].n;
     p.planes = lp_elements(in->shape, in->ndim - n);
@@ -217,10 +218,22 @@ static Plane *const vectors[][KINDS] = {
     [LP_F32] = VECS(f32), [LP_F64] = VECS(f64), [LP_I64] = {0}};
 
 /* ---- all of them --------------------------------------------------------- */
+static bool is_half(const Pool *q)
+{
+    return q->half != LP_DT_NONE;
+}
+
+/* Scratch of a thread: a row, then both planes as floats. */
 static int64_t row_bytes(const Pool *q, int64_t size)
 {
     bool sums = q->kind == AVG || q->kind == AVG_BACK;
     return sums ? (q->g.in[2] * size + 63) / 64 * 64 : 0;
+}
+
+static int64_t scratch_bytes(const Pool *q, int64_t size)
+{
+    int64_t planes = is_half(q) ? (q->in_plane + q->out_plane) * size : 0;
+    return row_bytes(q, size) + (planes + 63) / 64 * 64;
 }
 
 LP_PLAIN_CORE(pool_core)
@@ -228,24 +241,36 @@ LP_PLAIN_CORE(pool_core)
     const Pool *q = (const void *)p->param;
     bool back = q->kind == AVG_BACK || q->kind == SCATTER;
     int64_t size = (int64_t)lp_dtype_size(p->compute);
+    bool half = is_half(q);
+    int64_t stored = half ? (int64_t)lp_dtype_size(q->half) : size;
     int64_t from = back ? q->out_plane : q->in_plane;
     int64_t to = back ? q->in_plane : q->out_plane;
     int64_t *index = p->n_in > 1 ? in[1] : p->n_out > 1 ? out[1] : NULL;
+    LpConvert load = half ? lp_convert_loop(q->half, LP_F32) : NULL;
+    LpConvert store = half ? lp_convert_loop(LP_F32, q->half) : NULL;
     int threads = lp_plain_width(p, q->planes * q->in_plane);
     int64_t chunk = (q->planes + threads - 1) / threads, bad = -1;
 #pragma omp parallel for num_threads(threads) schedule(static)                 \
     reduction(max                                                              \
               : bad)
     for (int t = 0; t < threads; t++) {
-        void *row = (char *)work + t * row_bytes(q, size);
+        char *row = (char *)work + t * scratch_bytes(q, size);
+        char *planes = row + row_bytes(q, size);
         for (int64_t i = t * chunk; i < (t + 1) * chunk && i < q->planes; i++) {
-            char *y = (char *)out[0] + i * to * size;
+            const char *x = (const char *)in[0] + i * from * stored;
+            char *y = (char *)out[0] + i * to * stored;
+            char *made = store ? planes + from * size : y;
+            if (load) {
+                load(from, planes, size, x, stored);
+                x = planes;
+            }
             if (back)
-                memset(y, 0, (size_t)(to * size));
-            int64_t o =
-                q->plane(q, (char *)in[0] + i * from * size,
-                         index ? index + i * q->out_plane : NULL, y, row);
+                memset(made, 0, (size_t)(to * size));
+            int64_t o = q->plane(q, x, index ? index + i * q->out_plane : NULL,
+                                 made, row);
             bad = o < 0 ? bad : i * q->out_plane + o;
+            if (store)
+                store(to, y, stored, made, size);
         }
     }
     LP_FAIL_IF(bad >= 0, e, LP_E_INDEX,
@@ -261,9 +286,15 @@ static LpStatus prepare(const LpKernelReq *r, Pool *q, LpKernel *k, LpErr *e)
     q->plane = walked ? NULL : vectors[t][q->kind];
     if (!q->plane)
         q->plane = walks[t][q->kind];
-    int64_t row = row_bytes(q, (int64_t)lp_dtype_size(t));
-    return lp_plain_prepare(r, k, pool_core, t, q, sizeof *q,
-                            (size_t)(r->threads * row), e);
+    const LpDesc *x = &r->in[0], *y = &r->out[0];
+    if (lp_is_half(x->dtype) && x->dtype == y->dtype && lp_desc_contiguous(x) &&
+        lp_desc_contiguous(y))
+        q->half = x->dtype;
+    int64_t scratch = scratch_bytes(q, (int64_t)lp_dtype_size(t));
+    uint32_t as_is = is_half(q);
+    return lp_plain_prepare_but(r, k, pool_core, t, q, sizeof *q,
+                                (size_t)(r->threads * scratch), as_is, as_is,
+                                e);
 }
 
 LP_KERNEL_PREPARE(lp_max_pool_prepare)
