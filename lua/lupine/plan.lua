@@ -239,21 +239,27 @@ local function is_power_of_two(n)
   return n & (n - 1) == 0
 end
 
--- Stages and replicas of each number of IPUs.
+-- Stages and replicas of each number of IPUs, and the numbers that no device has.
 local function pairs_of(ipus, system)
-  local out, most = {}, 0
+  local out, none, most = {}, {}, 0
+  local function exists(n)
+    return is_power_of_two(n) or system.round_ipus or not system.power_of_two
+  end
   for _, n in ipairs(ipus) do
     most = math.max(most, n)
+    if not exists(n) then
+      none[#none + 1] = { ipus = n, reason = ("%d is no power of two"):format(n) }
+    end
   end
   for stages = 1, most do
     for replicas = 1, most // stages do
       local n = stages * replicas
-      if has(ipus, n) and (is_power_of_two(n) or system.round_ipus or not system.power_of_two) then
+      if has(ipus, n) and exists(n) then
         out[#out + 1] = { stages, replicas }
       end
     end
   end
-  return out
+  return out, none
 end
 
 -- The error's message on one line; what is no error of the library is raised on.
@@ -304,22 +310,33 @@ local function of_other_rows(v, s, states, stages, replicas)
   return v
 end
 
+function Plan:refuse(stages, replicas, reason)
+  self.refused[#self.refused + 1] = { ipus = stages * replicas, stages = stages,
+    replicas = replicas, reason = reason }
+end
+
 ---@param step lupine.Step
 ---@param opts table
 function Plan:init(step, opts)
   local started, s = core.host.clock(), State(step, opts.system or {}, opts, 1)
   local states = others(s, opts)
-  self.plans, self.refused = {}, {}
-  for _, pair in ipairs(pairs_of(opts.ipus, s.system)) do
+  local possible
+  possible, self.refused = pairs_of(opts.ipus, s.system)
+  self.plans = {}
+  for _, pair in ipairs(possible) do
     local stages, replicas = pair[1], pair[2]
-    for _, accumulation in ipairs(accumulations(s, stages, replicas)) do
+    local tried = accumulations(s, stages, replicas)
+    if #tried == 0 then
+      self:refuse(stages, replicas, ("an accumulation of at least %d is needed"):format(
+        2 * stages - 1))
+    end
+    for _, accumulation in ipairs(tried) do
       local ok, got = errors.try(variant, s, stages, replicas, accumulation)
       local best = of_other_rows(ok and got or nil, s, states, stages, replicas)
       if best then
         self.plans[#self.plans + 1] = best
       else
-        self.refused[#self.refused + 1] = { ipus = stages * replicas, stages = stages,
-          replicas = replicas, reason = reason_of(got) }
+        self:refuse(stages, replicas, reason_of(got))
       end
     end
   end
@@ -370,9 +387,9 @@ function Plan.__tostring(self)
   end
   local told = {}
   for _, r in ipairs(self.refused) do
-    lines[#lines + 1] = not told[r.stages] and ("%s: %s"):format(check.count(r.stages, "stage"),
-      r.reason) or nil
-    told[r.stages] = true
+    local what = r.stages and check.count(r.stages, "stage") or check.count(r.ipus, "IPU")
+    lines[#lines + 1] = not told[what] and what .. ": " .. r.reason or nil
+    told[what] = true
   end
   lines[#lines + 1] = ("%d variants simulated in %.1f s"):format(self.tried, self.seconds)
   return table.concat(lines, "\n")
@@ -380,8 +397,9 @@ end
 
 -- ---- what is planned ----------------------------------------------------------------------
 
-local OPTIONS = { "ipus", "accumulation", "tries", "system", "smaller", "spelling", "inputs" }
-local IS_OPTION = tables.set(OPTIONS)
+-- Those of scripts, and those of lupine's own callers.
+local OPTIONS = { "ipus", "accumulation", "tries", "inputs" }
+local IS_OPTION = tables.set({ "system", "smaller", "spelling", table.unpack(OPTIONS) })
 
 local function counts(list, name)
   errors.check(type(list) == "table" and #list > 0, "TypeError",
@@ -396,13 +414,15 @@ end
 local function checked(opts)
   local out = { ipus = { 1, 2, 4, 8, 16 } }
   for name, value in pairs(opts or {}) do
-    errors.check(IS_OPTION[name], "ValueError", "plan: there is no option '%s'%s", tostring(name),
-      check.nearest(tostring(name), OPTIONS))
+    errors.check(IS_OPTION[name], "ValueError", "plan: there is no option '%s'; allowed are %s%s",
+      tostring(name), table.concat(OPTIONS, ", "), check.nearest(tostring(name), OPTIONS))
     out[name] = value
   end
   out.ipus = counts(out.ipus, "ipus")
   out.accumulation = out.accumulation and counts(out.accumulation, "accumulation")
   out.tries = out.tries and check.int(out.tries, "plan: tries", { min = 1 })
+  errors.check(out.inputs == nil or type(out.inputs) == "table", "TypeError",
+    "plan: inputs: expected a list of forward's arguments, got %s", check.describe(out.inputs))
   return out
 end
 

@@ -209,6 +209,15 @@ describe("a plan", function()
     assert.matches("%d+ variants simulated in", text)
   end)
 
+  it("says why nothing is tried of a number of IPUs", function()
+    local step = helper.chain(2, { train = true, accumulation = 4 })
+    local plan = lupine.plan(step, { ipus = { 3 }, system = { power_of_two = true } })
+    assert.same({ { ipus = 3, reason = "3 is no power of two" } }, plan.refused)
+    assert.matches("3 IPUs: 3 is no power of two\n", tostring(plan))
+    plan = lupine.plan(step, { ipus = { 2 }, accumulation = { 1 } })
+    assert.matches("2 stages: an accumulation of at least 3 is needed\n", tostring(plan))
+  end)
+
   it("of a step takes the options of the simulated system", function()
     local step = helper.chain(2, { train = true, accumulation = 4 })
     local plan = lupine.plan(step, { ipus = { 1 }, system = { chip = "ipu1" } })
@@ -220,9 +229,12 @@ describe("a plan", function()
   it("refuses what is no program or option", function()
     local step = helper.chain(1, {})
     raises("TypeError", "expected an executor of poptorch, got", lupine.plan, 3)
-    raises("ValueError", "there is no option 'ipu' %(nearest: 'ipus'%)", lupine.plan, step,
+    raises("ValueError", "there is no option 'ipu'; allowed are ipus, accumulation, tries, inputs "
+      .. "%(nearest: 'ipus'%)", lupine.plan, step,
       { ipu = 1 })
     raises("TypeError", "ipus: expected a list of numbers", lupine.plan, step, { ipus = 4 })
+    raises("TypeError", "inputs: expected a list of forward's arguments, got int 3", lupine.plan,
+      (wide(4, 1, 1)), { inputs = 3 })
     raises("ValueError", "ipus%[1%]", lupine.plan, step, { ipus = { 0 } })
     raises("Error", "the model is not compiled: give the arguments of forward",
       lupine.plan, (wide(4, 1, 1)))
