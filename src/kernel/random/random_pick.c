@@ -18,46 +18,62 @@ typedef struct Perm {
 
 #define LOOK (1 << 20) /* items between two looks for Ctrl-C */
 
-static bool stops_at(int64_t i)
+/* The end of the run of items from i on before the next look; i if it says
+ * stop. */
+static int64_t run_end(int64_t i, int64_t n)
 {
-    return i % LOOK == 0 && lp_kernel_stops();
+    return lp_kernel_stops() ? i : n - i > LOOK ? i + LOOK : n;
 }
 
-/* Items in order, whose leading bits are evenly spread: by these into about an
- * eighth as many places as items, then by insertion. x: the items, sorted to
- * `to`; start: room for 2^bits + 1. */
+static void count_places(const uint64_t *x, int64_t n, int shift,
+                         int64_t *count)
+{
+    for (int64_t i = 0; i < n; i++)
+        count[x[i] >> shift]++;
+}
+
+static void to_places(const uint64_t *x, int64_t n, int shift, int64_t *start,
+                      uint64_t *to)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[start[x[i] >> shift]++] = x[i];
+}
+
+/* Items from … to of x, before which all are in order. */
+static void insert(uint64_t *x, int64_t from, int64_t to)
+{
+    for (int64_t i = from > 0 ? from : 1; i < to; i++) {
+        uint64_t v = x[i];
+        int64_t j = i;
+        for (; j > 0 && x[j - 1] > v; j--)
+            x[j] = x[j - 1];
+        x[j] = v;
+    }
+}
+
+/* Items in order, whose leading bits are evenly spread: by these into places,
+ * then by insertion. x: the items, sorted to `to`; start: room for 2^bits + 1.
+ */
 static void sort_spread(const uint64_t *x, int64_t n, int bits, int64_t *start,
                         uint64_t *to)
 {
+    int shift = 64 - bits;
     memset(start, 0, (((size_t)1 << bits) + 1) * sizeof *start);
-    for (int64_t i = 0; i < n; i++) {
-        if (stops_at(i))
-            return;
-        start[(x[i] >> (64 - bits)) + 1]++;
-    }
-    for (int64_t b = 0; b < (int64_t)1 << bits; b++)
-        start[b + 1] += start[b];
-    for (int64_t i = 0; i < n; i++) {
-        if (stops_at(i))
-            return;
-        to[start[x[i] >> (64 - bits)]++] = x[i];
-    }
-    for (int64_t i = 1; i < n; i++) {
-        if (stops_at(i))
-            return;
-        uint64_t v = to[i];
-        int64_t j = i;
-        for (; j > 0 && to[j - 1] > v; j--)
-            to[j] = to[j - 1];
-        to[j] = v;
-    }
+    for (int64_t i = 0, end; i < n && (end = run_end(i, n)) > i; i = end)
+        count_places(x + i, end - i, shift, start + 1);
+    for (int64_t b = 1, sum = 0; b <= (int64_t)1 << bits; b++)
+        start[b] = sum += start[b];
+    for (int64_t i = 0, end; i < n && (end = run_end(i, n)) > i; i = end)
+        to_places(x + i, end - i, shift, start, to);
+    for (int64_t i = 0, end; i < n && (end = run_end(i, n)) > i; i = end)
+        insert(to, i, end);
 }
 
 /* Neighbours of equal first words go by their second ones. */
 static void settle(const LpRandom *r2, uint64_t *x, int64_t n)
 {
     for (int64_t i = 1; i < n; i++) {
-        if (stops_at(i))
+        if (i % LOOK == 0 && lp_kernel_stops())
             return;
         for (int64_t j = i; j > 0 && x[j] >> 32 == x[j - 1] >> 32; j--) {
             if (lp_random_word(r2, (uint32_t)x[j - 1]) <=
@@ -70,11 +86,14 @@ static void settle(const LpRandom *r2, uint64_t *x, int64_t n)
     }
 }
 
-/* Leading bits that randperm sorts n items by, at least 1. */
+/* Leading bits that randperm sorts n items by, at least 1: a place for each, so
+ * that few are left to insertion, while the places stay in the cache; an eighth
+ * as many for more. */
 static int spread_bits(int64_t n)
 {
+    enum { CACHED = 14 };
     int bits = 1;
-    while (bits < 32 && (int64_t)8 << bits <= n)
+    while (bits < 32 && (bits < CACHED ? 1 : INT64_C(8)) << bits <= n)
         bits++;
     return bits;
 }
@@ -90,7 +109,7 @@ LP_KERNEL_RUN(run_randperm)
     uint32_t hi[LP_DRAW_BLOCK];
     for (int64_t i = 0; i < s->n; i += LP_DRAW_BLOCK) {
         int64_t m = s->n - i < LP_DRAW_BLOCK ? s->n - i : LP_DRAW_BLOCK;
-        if (stops_at(i))
+        if (i % LOOK == 0 && lp_kernel_stops())
             return LP_OK;
         lp_draw_words(&r, i, m, hi);
         for (int64_t j = 0; j < m; j++)
