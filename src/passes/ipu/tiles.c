@@ -56,9 +56,10 @@ void lp_tiles_add(LpTiles *t, LpSpread s, int64_t times)
     int first = class_of(t, s.start);
     int last = class_of(t, (s.start + s.used - 1) % t->n);
     bool wraps = s.start + s.used > t->n;
-    for (int c = 0; c < LP_TILE_CLASSES; c++)
-        if (wraps ? c >= first || c <= last : c >= first && c <= last)
-            t->b[c] += bytes;
+    for (int c = first; c < (wraps ? LP_TILE_CLASSES : last + 1); c++)
+        t->b[c] += bytes;
+    for (int c = 0; wraps && c <= last && c < first; c++)
+        t->b[c] += bytes;
 }
 
 void lp_tiles_add_all(LpTiles *t, int64_t tile_bytes)
