@@ -33,7 +33,11 @@ local function numbers(text, name)
   local out = {}
   for part in text and (text .. ","):gmatch("(.-),") or function() end do
     local from, to = part:match("^(%d+)%.%.(%d+)$")
-    for n = number(from or part, name), number(to or part, name) do
+    local first, last = number(from or part, name), number(to or part, name)
+    if first > last then
+      words.refuse("--%s: %d is more than %d in '%s'", name, first, last, text)
+    end
+    for n = first, last do
       out[#out + 1] = n
     end
     if #out > 4096 then

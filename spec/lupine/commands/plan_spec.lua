@@ -59,6 +59,7 @@ describe("lupine plan", function()
     for words, message in pairs({ [""] = "expected a script",
       ["--ipus 0 script.lua"] = "--ipus: expected numbers of 1 or more, got '0'",
       ["--ipus 1..x script.lua"] = "--ipus: expected numbers of 1 or more, got '1..x'",
+      ["--ipus 4..1 script.lua"] = "--ipus: 4 is more than 1 in '4..1'",
       ["--tries=many script.lua"] = "--tries: expected numbers of 1 or more, got 'many'",
       ["--ips 4 script.lua"] = "unrecognized option '--ips'" }) do
       local _, err, code = lupine(words)

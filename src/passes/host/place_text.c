@@ -9,11 +9,12 @@ const char *lp_place_text(const LpGraph *g, const LpGraphNode *n,
     const LpOrigin *o = &g->origin[n->origin];
     int at = snprintf(to, LP_WHERE, "%s", lp_node_title(n));
     const char *half = o->update     ? ", the update"
-                       : o->backward ? ", backward,"
+                       : o->backward ? ", backward"
                                      : "";
+    const char *after = o->backward && !o->update ? "," : "";
     if (*o->scope && at < LP_WHERE)
-        at += snprintf(to + at, (size_t)(LP_WHERE - at), "%s of %s", half,
-                       o->scope);
+        at += snprintf(to + at, (size_t)(LP_WHERE - at), "%s%s of %s", half,
+                       after, o->scope);
     else if (*half && at < LP_WHERE)
         at += snprintf(to + at, (size_t)(LP_WHERE - at), "%s", half);
     if (*o->file && at < LP_WHERE)
