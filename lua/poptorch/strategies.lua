@@ -107,6 +107,7 @@ end
 --- One IPU for each stage.
 --- error: AssertionError when the counts differ
 ---@param ... integer
+---@return poptorch.Phase
 function Phase:ipus(...)
   local n = select("#", ...)
   errors.check(n == #self.stages, "AssertionError",
@@ -114,6 +115,7 @@ function Phase:ipus(...)
   for i = 1, n do
     self.stages[i]:ipu((select(i, ...)))
   end
+  return self
 end
 
 function Phase:__tostring()
