@@ -131,7 +131,7 @@ local function compile_step(self, step, spec)
   else
     program, self.report = compiler(spec)(step, compile)
   end
-  self.vars = index(step)
+  self.vars, self.step = index(step), step
   self.device_iterations = step:loops()
   self.streams = streams.sort(step, self.vars, self.spec)
   if self.shapes then

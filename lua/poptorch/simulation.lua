@@ -86,7 +86,10 @@ local function without_effect(s, session)
     out[#out + 1] = ("%s: %s"):format(name, why)
   end
   local program = { options = options, training = s.training, report = session.report,
-    vars = session.vars, on_device = s.on_device, casting = s.traced.casting }
+    vars = session.vars, on_device = s.on_device, casting = s.traced.casting,
+    has_half = function()
+      return session.step:text():find("float16", 1, true) ~= nil
+    end }
   note_rows(options, "", program, note)
   for _, name in ipairs(GROUPS) do
     note_rows(options[name], name .. ".", program, note)

@@ -347,6 +347,25 @@ describe("an option that is set", function()
       noted(other, "setAvailableMemoryProportion"))
   end)
 
+  it("that acts on some types or operators is noted where there are none", function()
+    for name, case in pairs({
+      enableStochasticRounding = { "Precision", true, "nothing is of float16" },
+      setPartialsType = { "Precision", torch.half, "nothing is of float16" },
+      setConvolutionDithering = { "Training", true, "the model has no convolution" },
+    }) do
+      local function notes(model, x)
+        local o = poptorch.Options()
+        o[case[1]][name](o[case[1]], case[2])
+        local executor = poptorch.inferenceModel(model, o)
+        executor:compile(x)
+        return table.concat(executor:report().no_effect, "\n")
+      end
+      local note = ("%s.%s: %s"):format(case[1], name, case[3])
+      assert.matches(note, notes(nn.Linear(4, 4), torch.ones(2, 4)), 1, true)
+      assert.is_nil(notes(nn.Conv1d(1, 1, 2):half(), torch.ones(1, 1, 4):half()):find(name))
+    end
+  end)
+
   it("by a name of PopART is read, refused or noted", function()
     local value = { bool = true, int = 1, float = 1.0, string = "x", list = {}, table = { x = 1 } }
     local read = {}

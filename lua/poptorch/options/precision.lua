@@ -27,6 +27,11 @@ local function set_partials(self, values, _, row)
   self._owner._Popart:_merge("convolutionOptions", { partialsType = name })
 end
 
+-- The `idle` of an option that acts on float16 alone.
+local function half_only(value, program, row)
+  return value ~= row.default and not program.has_half() and "nothing is of float16" or nil
+end
+
 local NOT_ASKED = "no module is marked by autocast() and no poptorch.autocast scope opens"
 
 local function deprecated(name, store)
@@ -50,6 +55,7 @@ return Group.define("_PrecisionOptions", {
     doc = "Rounds to float16 up or down at random, so that the expected value is exact.",
     effect = "Values change, by the seed; cycles do not. Sums of outputs over a call, which "
       .. "the host makes, round to nearest.",
+    idle = half_only,
   },
   {
     name = "setPartialsType", key = "partials_type", params = { "dtype" }, default = "float",
@@ -59,6 +65,7 @@ return Group.define("_PrecisionOptions", {
     effect = "half: running sums round to float16 after each 16 products, in the order of their "
       .. "index; partials take half the memory and exchange, and the arithmetic unit works at its "
       .. "rate for them.",
+    idle = half_only,
   },
   {
     name = "halfFloatCasting", key = "half_float_casting", kind = H, default = H.Default,

@@ -54,5 +54,11 @@ return Group.define("_TrainingOptions", {
       .. "setPartialsType chose.",
     effect = "Convolutions that do not take all tiles begin at tiles drawn from their shapes: "
       .. "the memory of the fullest tile.",
+    idle = function(on, program)
+      for _, node in ipairs(on and program.report:nodes() or {}) do
+        on = on and not node.operator:find("conv", 1, true)
+      end
+      return on and "the model has no convolution" or nil
+    end,
   },
 })
