@@ -21,7 +21,7 @@ end
 -- Arguments of pointwise operators beyond their operands.
 local more = {
   polygamma = { 2 },
-  elu_backward = { 0.7, 1.3, 1.1 },
+  elu_backward = { 0.7, 1.3, 1.1 }, leaky_relu_backward = { 0.2 },
   threshold = { 0.5, 0.25 },
   cast = { torch.float64 },
 }
