@@ -219,6 +219,33 @@ describe("latencies", function()
     expect("input", "output_complete", model:getLatency())
   end)
 
+  it("of computing are between the transfers that the report's rows have", function()
+    for ipus = 1, 2 do
+      local model = poptorch.inferenceModel(Net(ipus == 2), options(5))
+      model((data(10)))
+      local r, rows, now = model:report(), {}, 0
+      for _, row in ipairs(r.schedule) do
+        for _ = 1, row.count do
+          local at = {}
+          for _, e in ipairs(row.entries) do
+            -- inputs begin a row, outputs end it
+            at[e.kind] = e.kind == "host_in" and now + e.cycles or now + row.cycles - e.cycles
+          end
+          rows[#rows + 1] = at
+          now = now + row.cycles
+        end
+      end
+      assert.equal(5 + ipus - 1, #rows)
+      local least, most, sum = math.huge, 0, 0
+      for n = 1, 5 do -- what enters in row n leaves in the row of the last stage
+        local d = (rows[n + ipus - 1].host_out - rows[n].host_in) / r.clock_hz
+        least, most, sum = math.min(least, d), math.max(most, d), sum + d
+      end
+      assert.is_true(least > 0)
+      near({ model:getComputeLatency() }, { least, most, sum / 5 })
+    end
+  end)
+
   it("of one result a call span the call from its first input", function()
     local model = trainer(options(2, 4), true)
     model(data(16))
