@@ -489,7 +489,7 @@ describe("the cost of weights in replica groups", function()
     local net = models.Sum(0)
     local slices = group and (group == Kind.NoGrouping and replicas or replicas // size)
     net.w = nn.Parameter(torch.zeros(slices and { slices, 4096 } or { 4096 }))
-    local opts = poptorch.Options():replicationFactor(replicas)
+    local opts = poptorch.Options():replicationFactor(replicas):useOfflineIpuTarget(2)
     if location then
       opts.TensorLocations:setOptimizerLocation(poptorch.TensorLocationSettings()
         :useReplicatedTensorSharding(true):minElementsForReplicatedTensorSharding(2))
@@ -519,8 +519,12 @@ describe("the cost of weights in replica groups", function()
 
   it("is more where the members are far apart", function()
     local near_by = select(2, exchanged(8, Kind.Consecutive, 2))
-    local far = select(2, exchanged(8, Kind.Orthogonal, 2))
-    assert.truthy(far > near_by)
+    local function far(replicas) -- members are half of them apart
+      return (select(2, exchanged(replicas, Kind.Orthogonal, 2)))
+    end
+    assert.truthy(far(8) > near_by) -- beyond a machine of four
+    assert.equal(far(8), far(64))
+    assert.truthy(far(128) > far(64)) -- beyond a rack of 64
   end)
 
   it("divides the update among the replicas of a group that share the state out", function()
