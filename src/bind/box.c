@@ -131,6 +131,8 @@ bool lp_opt_bool(lua_State *L, int t, const char *key, bool def)
 {
     lua_getfield(L, t, key);
     bool b = lua_isnil(L, -1) ? def : lua_toboolean(L, -1);
+    if (!lua_isnil(L, -1) && !lua_isboolean(L, -1))
+        wrong_field(L, key, "true or false");
     lua_pop(L, 1);
     return b;
 }

@@ -19,6 +19,15 @@
 #include "src/passes/ipu/strategy.h"
 
 /* ---- options ------------------------------------------------------------- */
+static int64_t get_least(lua_State *L, int t, const char *key)
+{
+    int64_t n = lp_opt_int(L, t, key, 0);
+    if (n < 0)
+        lp_raise(L, LP_E_VALUE, "%s: expected 0 or more elements, got %lld",
+                 key, (long long)n);
+    return n;
+}
+
 /* The table on top of the stack. */
 static void read_location(lua_State *L, const char *key, LpLocation *l)
 {
@@ -34,8 +43,8 @@ static void read_location(lua_State *L, const char *key, LpLocation *l)
     l->sharded = lp_opt_bool(L, at, "sharded", false);
     l->io_load = lp_opt_bool(L, at, "io_load", false);
     l->io_store = lp_opt_bool(L, at, "io_store", false);
-    l->min_off_chip = lp_opt_int(L, at, "min_off_chip", 0);
-    l->min_sharded = lp_opt_int(L, at, "min_sharded", 0);
+    l->min_off_chip = get_least(L, at, "min_off_chip");
+    l->min_sharded = get_least(L, at, "min_sharded");
 }
 
 static void get_location(lua_State *L, int t, const char *key, LpLocation *l)
