@@ -2,6 +2,7 @@
 -- what works on elements is float32 (seeds, 3.x). On the host such operators
 -- refuse, as PyTorch's do.
 local device = require("spec.support.on_device")
+local helper = require("spec.helper")
 local raises = require("spec.poptorch.helper").raises
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
@@ -90,5 +91,44 @@ describe("half and float32 in one operator", function()
     raises("RuntimeError", torch.mm, r(3, 4):half(), r(4, 5))
     raises("RuntimeError", torch.cross, r(2, 3), r(2, 3):half())
     raises("RuntimeError", torch.chain_matmul, { r(3, 4), r(4, 5):half() })
+  end)
+end)
+
+-- Convolutions whose channels fill blocks hand their results on in blocks.
+describe("half weights beside float images in blocks", function()
+  local Net = nn.Module:extend("Net")
+  function Net:init()
+    self.layers = nn.Sequential(nn.Conv2d(16, 16, 3, { padding = 1 }), nn.BatchNorm2d(16), nn.ReLU(),
+      nn.Conv2d(16, 16, 3, { padding = 1, bias = false }), nn.BatchNorm2d(16), nn.MaxPool2d(2))
+  end
+  function Net:forward(x)
+    local y = self.layers(x)
+    return y, poptorch.identity_loss((y - 1):square(), { reduction = "mean" })
+  end
+
+  it("are trained as their own numbers in float32", function()
+    torch.manual_seed(2)
+    local half, x = Net():half(), torch.randn(4, 16, 8, 8)
+    local whole = half:deepcopy():float()
+    local function train(model)
+      local trainer = poptorch.trainingModel(model, poptorch.Options(),
+        torch.optim.SGD(model:parameters(), 0.5))
+      local y, loss = trainer(x)
+      trainer:destroy()
+      return y, loss
+    end
+    local y, loss = train(half)
+    local want, want_loss = train(whole)
+    helper.near(y, want, { 1e-4, 1e-4 })
+    helper.near(loss, want_loss, { 1e-5, 1e-5 })
+    local of = {}
+    for name, t in whole:named_parameters() do
+      of[name] = t
+    end
+    for name, t in half:named_parameters() do
+      assert.equal(torch.float16, t.dtype)
+      helper.near(t:float(), of[name]:detach(), { 1e-3, 1e-3 })
+    end
+    helper.near(half.layers[2].running_var:float(), whole.layers[2].running_var, { 1e-3, 1e-3 })
   end)
 end)

@@ -319,15 +319,20 @@ bool lp_call_rounds(const LpKernelReq *r)
            !(r->op->flags & LP_OPF_EXACT);
 }
 
-/* A kernel that takes blocks of float32 alone. */
+/* A kernel of blocks, which knows float32 alone, beside whose image there may
+ * be half weights. */
 static bool has_half_blocks(const LpKernelReq *r)
 {
-    bool any = false;
-    for (int i = 0; i < r->n_in; i++)
-        any |= r->in[i].block && lp_is_half(r->in[i].dtype);
-    for (int i = 0; i < r->n_out; i++)
-        any |= r->out[i].block && lp_is_half(r->out[i].dtype);
-    return any && r->op->flags & LP_OPF_BLOCKED && !r->op->product;
+    bool half = false, blocks = false;
+    for (int i = 0; i < r->n_in; i++) {
+        half |= lp_is_half(r->in[i].dtype);
+        blocks |= r->in[i].block != 0;
+    }
+    for (int i = 0; i < r->n_out; i++) {
+        half |= lp_is_half(r->out[i].dtype);
+        blocks |= r->out[i].block != 0;
+    }
+    return half && blocks && r->op->flags & LP_OPF_BLOCKED && !r->op->product;
 }
 
 /* A product's kernel has a cache of its own for the sums that are rounded. */
