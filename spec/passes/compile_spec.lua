@@ -183,7 +183,7 @@ describe("core.compile", function()
       { { weight = { on_chip = 1 } }, "on_chip: expected true or false, got 1" },
       { { synthetic_data = "no" }, "synthetic_data: expected true or false, got no" },
       { { weight = { min_off_chip = -1 } }, "min_off_chip: expected 0 or more elements, got -1" },
-      { { own = { w = { min_sharded = -2 } } }, "min_sharded: expected 0 or more elements, got -2" },
+      { { own = { w = { min_sharded = -2 } } }, "min_sharded: expected 0 or more elements, got" },
       { { proportion = "half" }, "proportion: expected a number, got half" },
       { { proportion = { IPU0 = 0.5 } }, "got a number for 'IPU0'" },
       { { proportion = { [1024] = 0.5 } }, "by IPUs 0..1023, got a number for '1024'" },
