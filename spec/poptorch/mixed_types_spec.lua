@@ -98,7 +98,8 @@ end)
 describe("half weights beside float images in blocks", function()
   local Net = nn.Module:extend("Net")
   function Net:init()
-    self.layers = nn.Sequential(nn.Conv2d(16, 16, 3, { padding = 1 }), nn.BatchNorm2d(16), nn.ReLU(),
+    self.layers = nn.Sequential(nn.Conv2d(16, 16, 3, { padding = 1 }), nn.BatchNorm2d(16),
+      nn.ReLU(),
       nn.Conv2d(16, 16, 3, { padding = 1, bias = false }), nn.BatchNorm2d(16), nn.MaxPool2d(2))
   end
   function Net:forward(x)
