@@ -232,6 +232,38 @@ describe("a multi-convolution", function()
       longest(function(mc) return mc:perConvReservedTiles(1):cycleBackOff(0.5) end))
   end)
 
+  it("backs off by the share for each of the others", function()
+    -- tiles that those beside the longest of n equal convolutions use
+    local function beside(n, share)
+      local net = device.module(function(self, x)
+        return poptorch.MultiConv():perConvReservedTiles(1):cycleBackOff(share)(function()
+          local y = self.c1(x)
+          for i = 2, n do
+            y = y + self["c" .. i](x * i)
+          end
+          return y
+        end)
+      end, function(self)
+        for i = 1, n do
+          self["c" .. i] = nn.Conv2d(4, 8, 3)
+        end
+      end)
+      local model, tiles = poptorch.inferenceModel(net), nil
+      model:compile(torch.ones(1, 4, 10, 10))
+      for _, node in ipairs(model:report():nodes()) do
+        if node.operator == "convolution" and node.cycles == 0 then
+          assert(not tiles or tiles == node.tiles)
+          tiles = node.tiles
+        end
+      end
+      return tiles
+    end
+    assert.truthy(beside(2, 0.9) < beside(2, 0.6))
+    assert.equal(beside(2, 0.6), beside(3, 0.3))
+    assert.equal(beside(2, 0.6), beside(4, 0.2))
+    assert.equal(beside(2, 0.9), beside(4, 0.3))
+  end)
+
   it("shares all tiles out where it shall reserve more than there are", function()
     local function made(tiles)
       return cycles((trained(8, function(f)
