@@ -60,6 +60,9 @@ enum {
 
 /* Of this machine's instruction set. */
 const LpLoopRow *lp_loop_row(int loop);
+/* The same of float16 operands and a float16 result as they are stored: the
+ * float loop's values rounded once. NULL: none. */
+LpLoop lp_half_loop(int loop);
 
 /* n elements from one stored type to another, with strides in bytes. Reading
  * a float16 into float32 is exact; everything else rounds once, to nearest
@@ -94,8 +97,10 @@ LpConvert lp_convert_loop(LpDtype from, LpDtype to);
 typedef const LpLoopRow LpUnaryLoops[LP_N_UNARY_LOOPS];
 typedef const LpLoopRow LpBinaryLoops[LP_N_LOOPS - LP_N_UNARY_LOOPS];
 typedef const LpConvert LpConvertLoops[LP_N_DTYPES][LP_N_DTYPES];
+typedef const LpLoop LpStoredHalfLoops[LP_N_LOOPS - LP_N_UNARY_LOOPS];
 LP_SIMD_EXTERN(LpUnaryLoops, lp_loops_unary);
 LP_SIMD_EXTERN(LpBinaryLoops, lp_loops_binary);
+LP_SIMD_EXTERN(LpStoredHalfLoops, lp_loops_stored_half);
 LP_SIMD_EXTERN(LpConvertLoops, lp_loops_convert);
 
 #endif

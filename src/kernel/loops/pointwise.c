@@ -37,6 +37,22 @@ static bool same_layout(const LpDesc *a, const LpDesc *b)
     return true;
 }
 
+/* Takes the loop over float16 where all that is read and written is that. */
+static void choose_half(const LpKernelReq *r, LpPwNode *n)
+{
+    bool all = n->half && r->out[0].dtype == LP_F16;
+    for (int i = 0; all && i < n->n_in; i++) {
+        const LpDesc *x = &r->in[(int)n->operand[i]];
+        all = !x->is_imm && x->dtype == LP_F16;
+    }
+    if (!all)
+        return;
+    n->loop = n->half;
+    n->out = LP_F16;
+    for (int i = 0; i < n->n_in; i++)
+        n->in[i] = LP_F16;
+}
+
 static void fill_plan(const LpKernelReq *r, const LpPwNode *node, LpPwPlan *p)
 {
     const LpDesc *o = &r->out[0];
@@ -183,6 +199,7 @@ LP_KERNEL_PREPARE(lp_pointwise_prepare)
     LpPwNode node;
     _Static_assert(sizeof *p + 6 * sizeof *p->geo <= sizeof k->inl, "plan");
     lp_pointwise_resolve(r, &node);
+    choose_half(r, &node);
     fill_plan(r, &node, p);
     uint8_t policy = lp_pointwise_of(r->op)->policy;
     bool is_function = policy >= LP_PW_FLOAT && policy <= LP_PW_FLOAT_ONLY;

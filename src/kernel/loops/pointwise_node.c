@@ -15,6 +15,14 @@ const LpLoopRow *lp_loop_row(int loop)
                                    : binary + (loop - LP_N_UNARY_LOOPS);
 }
 
+LpLoop lp_half_loop(int loop)
+{
+    static const LpLoop *_Atomic table;
+    if (!table) /* as above */
+        table = LP_SIMD_PICK(lp_loops_stored_half);
+    return loop < LP_N_UNARY_LOOPS ? NULL : table[loop - LP_N_UNARY_LOOPS];
+}
+
 LpConvert lp_convert_loop(LpDtype from, LpDtype to)
 {
     static const LpConvert(*_Atomic table)[LP_N_DTYPES];
@@ -63,7 +71,7 @@ static void resolve_cast(const LpKernelReq *r, LpPwNode *n)
 {
     LpDtype from = r->in[0].is_imm ? LP_DT_NONE : r->in[0].dtype;
     LpDtype to = r->out[0].dtype;
-    n->loop = NULL;
+    n->loop = n->half = NULL;
     n->n_in = 1;
     n->operand[0] = 0;
     n->splat_ok = n->divides = false;
@@ -118,6 +126,7 @@ void lp_pointwise_resolve(const LpKernelReq *r, LpPwNode *n)
     narrow(r, values, pw->policy == LP_PW_BOOL, n);
     const LpLoopRow *row = lp_loop_row(loop);
     n->loop = t == LP_F32 ? row->f32 : t == LP_F64 ? row->f64 : row->i64;
+    n->half = lp_half_loop(loop);
     for (int i = 0; i < n->n_in; i++)
         n->in[i] = i == 0 && pw->policy == LP_PW_MASK ? LP_BOOL : t;
     n->out = row->to_bool ? LP_BOOL : t;
