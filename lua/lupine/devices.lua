@@ -35,8 +35,9 @@ function M.ipus()
   return n
 end
 
--- What limits their number, for messages.
-local function limit()
+--- What limits their number, for messages; "" without a limit.
+---@return string
+function M.limit()
   local text = variables.text("LUPINE_IPUS")
   return text and (" (LUPINE_IPUS=%s)"):format(text) or ""
 end
@@ -220,7 +221,7 @@ local function wanted_group(wanted)
   local group = M.find(wanted.id)
   if not group then
     errors.fail(nil, "Failed to acquire device Id %d: this machine has the ids 0 to %d%s",
-      wanted.id, 2 * M.ipus() - 2, limit())
+      wanted.id, 2 * M.ipus() - 2, M.limit())
   elseif is_broken(group) then
     error(errors.new("UnrecoverableError", nil, ("Failed to acquire device Id %d: after an "
       .. "unrecoverable error this process cannot use it any more"):format(group.id)), 0)
@@ -235,7 +236,7 @@ local function groups_of(wanted)
   local groups = M.list(wanted.ipus)
   if #groups == 0 then
     errors.fail(nil, "Failed to acquire %d IPU(s): this machine has devices of 1, 2, 4, … %d "
-      .. "IPUs%s", wanted.ipus, M.ipus(), limit())
+      .. "IPUs%s", wanted.ipus, M.ipus(), M.limit())
   end
   return groups
 end
@@ -271,8 +272,8 @@ local function fail_busy(wanted)
   local group = wanted.id and M.find(wanted.id) or { first = 0, count = M.ipus() }
   local what = wanted.id and ("device Id %d"):format(wanted.id)
     or ("%d IPU(s)"):format(wanted.ipus)
-  errors.fail("busy", "Failed to acquire %s: %s in use, %s%s", what,
-    wanted.id and "it is" or "all such devices are",
+  errors.fail("busy", "Failed to acquire %s: %s in use%s, %s%s", what,
+    wanted.id and "it is" or "all such devices are", wanted.id and "" or M.limit(),
     holders(group.first, group.first + group.count - 1),
     next(broken) and ", some out of operation" or "")
 end

@@ -172,7 +172,7 @@ end
 
 local AVAILABLE = { { "numIpus", default = 1 }, { "tilesPerIpu", default = 0 }, PATTERN,
   CONNECTION, SELECTION }
-local SUFFICIENT = ". Ensure that there are sufficient IPUs available: `lupine info` lists who "
+local SUFFICIENT = ". Ensure that there are sufficient IPUs available%s: `lupine info` lists who "
   .. "has them. Those that have had an unrecoverable error are out of operation for this process."
 
 --- A free device of so many IPUs: attached to, or, with DeviceConnectionType.OnDemand,
@@ -192,14 +192,14 @@ DeviceManager.tryAcquireAvailableDevice = method("tryAcquireAvailableDevice", AV
 ---  pattern: any, connectionType: any, selectionCriterion: any): popart.DeviceInfo
 DeviceManager.acquireAvailableDevice = method("acquireAvailableDevice", AVAILABLE, function(self, v)
   return errors.check(try_available(self, v), "popart_exception",
-    "Failed to acquire device with %d IPUs%s", v.numIpus, SUFFICIENT)
+    "Failed to acquire device with %d IPUs" .. SUFFICIENT, v.numIpus, devices.limit())
 end)
 
 local function try_id(_, v)
   refuse_never(v)
   local group = devices.find(v.id)
-  errors.check(group, "poplar_exception", "No such device set id: '%d'. Allowed: 0 to %d", v.id,
-    2 * devices.ipus() - 2)
+  errors.check(group, "poplar_exception", "No such device set id: '%d'. Allowed: 0 to %d%s",
+    v.id, 2 * devices.ipus() - 2, devices.limit())
   local device = of_group(group, v)
   return (v.connectionType == C.OnDemand or device:attach()) and device or nil
 end

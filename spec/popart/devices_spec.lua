@@ -112,6 +112,14 @@ describe("popart.DeviceManager", function()
     end)
   end)
 
+  it("names what limits the machine", function()
+    machine.set("LUPINE_IPUS", "2")
+    refuses("poplar_exception", "No such device set id: '9'. Allowed: 0 to 2 %(LUPINE_IPUS=2%)",
+      dm.acquireDeviceById, dm, 9)
+    refuses("popart_exception", "Failed to acquire device with 4 IPUs. Ensure that there are "
+      .. "sufficient IPUs available %(LUPINE_IPUS=2%): ", dm.acquireAvailableDevice, dm, 4)
+  end)
+
   it("says when there is no such device, or no free one", function()
     refuses("poplar_exception", "No such device set id: '999'. Allowed: 0 to 126",
       dm.acquireDeviceById, dm, 999)
