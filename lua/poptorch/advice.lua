@@ -53,7 +53,8 @@ local function blocks(detail)
     out[ipu] = ("%s on IPU %d"):format(module:gsub("/", "."), ipu)
   end
   local accumulation = detail.accumulation
-    and (", options.Training:gradientAccumulation(%d)"):format(detail.accumulation) or ""
+    and (", options.Training:gradientAccumulation(%d)"):format(detail.accumulation)
+    or detail.iterations and (", options:deviceIterations(%d)"):format(detail.iterations) or ""
   local own = detail.legible and (", or poptorch.BeginBlock of %s"):format(
     table.concat(out, ", ")) or ""
   return ("options:setExecutionStrategy(poptorch.AutoBlocks(%d))%s%s"):format(detail.ipus,

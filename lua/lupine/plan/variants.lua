@@ -134,15 +134,19 @@ end
 ---@param tries integer
 ---@param options? table of core.plan, in place of the step's
 ---@return table? figures
----@return {cuts: string[], legible: boolean, ipus: integer, accumulation: integer?}? detail
+---@return {cuts: string[], legible: boolean, ipus: integer, accumulation: integer?,
+---  iterations: integer?}? detail
 function Trial:cut(stages, tries, options)
   if not M.is_pipelined(self.system) then
     return nil
   end
   local cuts = require("lupine.plan.cuts")
   local system = options or self.system
-  local least = self.base.training and 2 * stages - 1 or stages
-  local changes = { accumulation = self.base.training and self.base.micro_batches < least and least
+  local trains, have = self.base.training, self.base.micro_batches
+  local least = trains and 2 * stages - 1 or stages
+  local short = have < least
+  -- of inference the iterations are multiplied
+  local changes = { accumulation = short and (trains and least or -(-least // have))
     or system.accumulation, key = "" }
   local ok, figures, names = errors.try(function()
     local c = cuts.Cuts(self.step, system)
@@ -154,7 +158,8 @@ function Trial:cut(stages, tries, options)
     return nil
   end
   local detail = { cuts = {}, legible = #figures.cuts <= MOST_CUTS, ipus = stages,
-    accumulation = changes.accumulation }
+    accumulation = trains and changes.accumulation or nil,
+    iterations = not trains and short and changes.accumulation * have or nil }
   for i, at in ipairs(figures.cuts) do
     detail.cuts[i] = names[at]
   end

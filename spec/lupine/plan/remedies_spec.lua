@@ -105,4 +105,30 @@ describe("remedies", function()
     assert.matches("together: .*AutoBlocks%(%d+%)", e.message)
     fits_with(last, 20, rows)
   end)
+
+  it("of inference are more IPUs, with device iterations to fill their pipeline", function()
+    local function inference(rows, change)
+      local options = poptorch.Options():autoRoundNumIPUs(true)
+      change(options)
+      torch.set_default_device("meta")
+      local of, x = poptorch.inferenceModel(Net(20), options), torch.zeros(rows, WIDTH)
+      torch.set_default_device("cpu")
+      return of, x
+    end
+    local of, x = inference(16, function() end)
+    local e = helper.method_raises("Error", of, "compile", x)
+    local first = e.remedies[1]
+    assert.equal("ipus", first.hint, e.message)
+    assert.is_true(first.fits and first.detail.iterations >= first.detail.ipus, e.message)
+    assert.matches(("AutoBlocks(%d)), options:deviceIterations(%d)"):format(first.detail.ipus,
+      first.detail.iterations), e.message, 1, true)
+    of, x = inference(16 * first.detail.iterations, function(o)
+      o:setExecutionStrategy(poptorch.AutoBlocks(first.detail.ipus))
+        :deviceIterations(first.detail.iterations)
+    end)
+    of:compile(x)
+    for _, m in pairs(of:report().memory) do
+      assert.is_true(m.fits)
+    end
+  end)
 end)
