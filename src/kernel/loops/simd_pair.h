@@ -55,6 +55,13 @@ static inline T M(logaddexp2)(T x, T y)
     return x == y && M(fabs)(x) == (T)INFINITY ? x : v;
 }
 
+/* c (|d| - c / 2) scale, c = min(|d|, edge), d = x - y */
+static inline T M(two_parts)(T x, T y, T edge, T scale)
+{
+    const T a = M(fabs)(x - y), c = a < edge || a != a ? a : edge;
+    return c * (a + C(-0.5) * c) * scale;
+}
+
 static inline T M(silu_backward)(T g, T x)
 {
     T s = M(sigmoid)(x);

@@ -95,15 +95,16 @@ LP_LOSS(l1_loss, PAIR REDUCTION, .grad = grad_l1, .grad_in = 3)
 /* 0.5 d^2 where |d| < edge, else edge (|d| - 0.5 edge); times `scale` */
 static LpVal two_parts(LpBuilder *b, const LpVal *in, double edge, double scale)
 {
+    if (b->on_host && !isinf(edge)) { /* the same in one step */
+        LpDtype t =
+            lp_dtype_promote(lp_dtype_of(b, in[0]), lp_dtype_of(b, in[1]));
+        LpVal v[2] = {lp_cast(b, in[0], t), lp_cast(b, in[1], t)};
+        LpAttr a[2] = {lp_attr_float(edge), lp_attr_float(scale)};
+        return lp_emit(b, LP_OP_two_parts_loss, v, 2, a);
+    }
     LpVal d = difference(b, in[0], in[1]), a = lp_op1(b, LP_OP_abs, d);
     if (isinf(edge)) /* nothing lies beyond; 0 times it would be no number */
         return times(b, square(b, d), 0.5 * scale);
-    if (b->on_host) { /* c (|d| - c / 2), c = min(|d|, edge), in fewer steps */
-        LpVal c = lp_op2(b, LP_OP_minimum, a, lp_immf(b, edge));
-        LpAttr half = lp_attr_scalar(lp_float(0.5));
-        LpVal rest = lp_emit(b, LP_OP_sub, (LpVal[]){a, c}, 2, &half);
-        return times(b, lp_mul(b, c, rest), scale);
-    }
     LpVal beyond = lp_op2(b, LP_OP_ge, a, lp_immf(b, edge));
     LpVal far = lp_sub(b, a, lp_immf(b, 0.5 * edge));
     far = times(b, far, edge * scale);
