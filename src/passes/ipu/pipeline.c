@@ -27,9 +27,10 @@ static LpStatus check_options(const LpIpuOptions *o, LpErr *e)
     LP_FAIL_IF(o->replicas < 0 || o->accumulation < 0, e, LP_E_VALUE,
                "replicas, accumulation: expected 0 or more, got %lld and %lld",
                (long long)o->replicas, (long long)o->accumulation);
-    LP_FAIL_IF(o->batch_serial < 0, e, LP_E_VALUE,
-               "batch_serialization: expected 0 or more, got %lld",
-               (long long)o->batch_serial);
+    if (o->batch_serial < 0)
+        return lp_fail_hint(e, LP_E_VALUE, "batch_serialization",
+                            "batch_serialization: expected 0 or more, got %lld",
+                            (long long)o->batch_serial);
     if (o->batch_serial > 1 && !o->strategy->by_phase)
         return lp_fail_hint(e, LP_E_POPTORCH, "batch_serialization",
                             "batch_serialization: expected 0 or 1 with the "
