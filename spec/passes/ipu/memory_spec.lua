@@ -1,3 +1,4 @@
+local core = require("lupine.core")
 local helper = require("spec.passes.ipu.helper")
 local raises = require("spec.helper").raises
 local torch = require("torch")
@@ -45,6 +46,18 @@ describe("the memory of an IPU", function()
     local kept = helper.simulate(step, { recompute = "none" })
     assert.is_true(again.memory[0].categories.stash < scores)
     assert.is_true(kept.memory[0].categories.stash >= 3 * scores)
+  end)
+
+  it("keeps the result of an operator with effects, which happen once", function()
+    local function stash(effect)
+      return helper.simulate(helper.chain(2, { train = true, accumulation = 8,
+        layer = function(h, w)
+          h = torch.matmul(h, w):tanh()
+          return (effect and core.forms.internal.abort_if(h) or h):sin()
+        end }), { recompute = "all" }).memory[0].categories.stash
+    end
+    assert.equal(3 * 16 * 64 * 4, stash(false)) -- what comes, for three micro-batches
+    assert.equal(2 * stash(false), stash(true))
   end)
 
   -- 4096 floats in lots of at least 128 bytes lie on 128 tiles, 1024 on 32
