@@ -12,6 +12,7 @@
  * the loops of loops.h, which alone round to them; integers of less than 64
  * bits and the other half type become float32 first, as in PyTorch. */
 #include <string.h>
+#include <wchar.h>
 
 #include "src/base/checked.h"
 #include "src/base/cpu.h"
@@ -137,6 +138,30 @@ void lp_convert(LpDtype from, const void *src, int64_t src_step, LpDtype to,
 }
 
 /* ---- moving elements of 1, 2, 4, 8 bytes --------------------------------- */
+/* n elements of so many bytes, by the C library's widest stores. */
+static void fill_together(void *to, const void *v, size_t size, int64_t n)
+{
+    char *d = to, *end = d + (size_t)n * size, word[sizeof(wchar_t)];
+    size_t words = (size_t)n * size / sizeof word;
+    for (size_t i = 0; i < sizeof word && size <= sizeof word; i += size)
+        memcpy(word + i, v, size);
+    if (size <= sizeof word && words > 0) {
+        wchar_t w;
+        memcpy(&w, word, sizeof w);
+        wmemset(to, w, words);
+        d += words * sizeof w;
+    }
+    for (char *first = d; d < end; d += size) {
+        if (d - first == FILL)
+            break;
+        memcpy(d, v, size);
+    }
+    for (size_t some; d < end; d += some) {
+        some = end - d < FILL ? (size_t)(end - d) : FILL;
+        memcpy(d, d - FILL, some);
+    }
+}
+
 #define MOVERS(T)                                                              \
     LOOP(move_##T, T, T, v)                                                    \
     /* d[i] = s[-i] */                                                         \
@@ -150,13 +175,9 @@ void lp_convert(LpDtype from, const void *src, int64_t src_step, LpDtype to,
     static void fill_##T(const void *sp, void *dp, int64_t ds, int64_t n)      \
     {                                                                          \
         T v = *(const T *)sp, *d = dp;                                         \
-        if (ds == 1) {                                                         \
-            int64_t some = FILL / (int64_t)sizeof *d, left = n - some;         \
-            for (int64_t i = 0; i < n && i < some; i++)                        \
-                d[i] = v;                                                      \
-            for (T *to = d + some; left > 0; to += some, left -= some)         \
-                memcpy(to, d, sizeof *d *(size_t)(left < some ? left : some)); \
-        } else                                                                 \
+        if (ds == 1)                                                           \
+            fill_together(d, &v, sizeof v, n);                                 \
+        else                                                                   \
             for (int64_t i = 0; i < n; i++)                                    \
                 d[i * ds] = v;                                                 \
     }                                                                          \
