@@ -15,6 +15,7 @@ local torch = require("torch")
 
 local clock = os.getenv("CLOCK") == "cpu" and os.clock or core.host.clock
 local CHUNK = 5e-4 -- seconds between two looks at the clock, at least
+local WARM = 0.02 -- seconds before them: threads of the other side look for work some time
 local tensors, run
 
 local FORWARD = [[
@@ -74,13 +75,13 @@ end
 -- Seconds of a call, all that was done for it included: a mean, as collections are
 -- seldom and long.
 local function measure(seconds)
-  local count, t = 1, 0
+  local count, t, begin = 1, 0, core.host.clock()
   repeat -- how many calls a chunk has; the first ones wake threads and caches
-    count = t > 0 and math.min(count * 8, math.ceil(CHUNK / t * count)) or count
+    count = t > 0 and t < CHUNK and math.min(count * 8, math.ceil(CHUNK / t * count)) or count
     local start = clock()
     run(count)
     t = clock() - start
-  until t >= CHUNK
+  until t >= CHUNK and core.host.clock() - begin >= WARM
   local calls, start = 0, clock()
   while true do
     run(count)

@@ -15,6 +15,7 @@ import serve
 CLOCK = (time.process_time if os.environ.get("CLOCK") == "cpu"
          else time.perf_counter)
 CHUNK = 5e-4
+WARM = 0.02
 FORWARD = """
 def run(count):
     for _ in range(count):
@@ -61,9 +62,10 @@ def magnitude(result):
 
 
 def measure(run, seconds):
-    count, t = 1, 0
-    while t < CHUNK:
-        count = min(count * 8, math.ceil(CHUNK / t * count)) if t else count
+    count, t, begin = 1, 0, time.perf_counter()
+    while t < CHUNK or time.perf_counter() - begin < WARM:
+        if 0 < t < CHUNK:
+            count = min(count * 8, math.ceil(CHUNK / t * count))
         start = CLOCK()
         run(count)
         t = CLOCK() - start
