@@ -229,11 +229,11 @@ local function public(cls)
 end
 
 -- The description stands above the line that names the class in the file of
--- its first method.
+-- a method that it has not from another.
 local function class_text(cls)
-  local where = ('("%s"'):format(cls.__name)
-  for _, f in next, cls do
-    local info = type(f) == "function" and debug.getinfo(f, "S")
+  local where, base = ('("%s"'):format(cls.__name), rawget(cls, "__base") or {}
+  for key, f in next, cls do
+    local info = type(f) == "function" and f ~= base[key] and debug.getinfo(f, "S")
     if info and info.what == "Lua" then
       local text, line = block_above(info.source, function(l)
         return l:find(where, 1, true)

@@ -123,15 +123,15 @@ end
 local rounds = { "lp_%w+_to_half", "lp_%w+_to_bf16", "_cvtps_ph", "_cvtss_sh", "vcvt_f16_f32",
   "_cvtne%w*pbh" }
 local may_round = { ["src/base/half.h"] = true, ["src/tensor/dtype.c"] = true,
-  ["src/kernel/loops/simd_convert.c"] = true,
+  ["src/kernel/loops/simd_convert.c"] = true, ["src/kernel/loops/simd_half.c"] = true,
   ["src/kernel/product/simd_half_sums.c"] = true }
 
 local function check_rounding(file, n, code)
   for _, name in ipairs(rounds) do
     local found = code:match("%f[%w_]_*" .. name .. "%f[^%w_]") or code:match(name .. "%s*%(")
     if found then
-      fault(file, n, "%s: only src/kernel/loops/simd_convert.c and lp_scalar_store round to "
-        .. "half types", found)
+      fault(file, n, "%s: only src/kernel/loops/simd_convert.c, loops over stored halves "
+        .. "and lp_scalar_store round to half types", found)
     end
   end
 end

@@ -60,9 +60,6 @@ enum {
 
 /* Of this machine's instruction set. */
 const LpLoopRow *lp_loop_row(int loop);
-/* The same of float16 operands and a float16 result as they are stored: the
- * float loop's values rounded once. NULL: none. */
-LpLoop lp_half_loop(int loop);
 
 /* n elements from one stored type to another, with strides in bytes. Reading
  * a float16 into float32 is exact; everything else rounds once, to nearest

@@ -15,7 +15,9 @@ const LpLoopRow *lp_loop_row(int loop)
                                    : binary + (loop - LP_N_UNARY_LOOPS);
 }
 
-LpLoop lp_half_loop(int loop)
+/* Of float16 operands and a float16 result as they are stored: the float loop's
+ * values rounded once. NULL: none. */
+static LpLoop half_loop(int loop)
 {
     static const LpLoop *_Atomic table;
     if (!table) /* as above */
@@ -126,7 +128,7 @@ void lp_pointwise_resolve(const LpKernelReq *r, LpPwNode *n)
     narrow(r, values, pw->policy == LP_PW_BOOL, n);
     const LpLoopRow *row = lp_loop_row(loop);
     n->loop = t == LP_F32 ? row->f32 : t == LP_F64 ? row->f64 : row->i64;
-    n->half = lp_half_loop(loop);
+    n->half = half_loop(loop);
     for (int i = 0; i < n->n_in; i++)
         n->in[i] = i == 0 && pw->policy == LP_PW_MASK ? LP_BOOL : t;
     n->out = row->to_bool ? LP_BOOL : t;
