@@ -59,6 +59,10 @@ local EVENTS = {
   { "overflow", "add", function(x, y) return x + y end, T({ 60000.0 }):half(),
     T({ 60000.0 }):half() },
   { "overflow", "sum", function(x) return x:sum() end, T({ 60000.0, 60000 }):half() },
+  { "overflow", "native_layer_norm", function(x) return nn.functional.layer_norm(x, { 2 }) end,
+    T({ { 1e30, -1e30 }, { 1, 2 } }) },
+  { "overflow", "native_group_norm", function(x) return nn.functional.group_norm(x, 1) end,
+    T({ { 1e30, -1e30 }, { 1, 2 } }) },
 }
 
 describe("floating-point exceptions", function()

@@ -20,6 +20,7 @@ typedef struct Seen {
     bool read;        /* floating-point numbers */
     bool divides;     /* an operand: zero or infinite, it is an exception */
     bool zero_is_inf; /* an operand: zero makes what it makes infinite */
+    bool one_over;    /* a result, of a variance: zero if that overflowed */
     LpCopyPlan plan;  /* to numbers of `type`, one after another */
     int64_t n;
 } Seen;
@@ -51,6 +52,9 @@ static const char *const divisions[] = {"div",       "floor_divide", "fmod",
                                         "remainder", "true_divide",  NULL};
 static const char *const of_zero[] = {"reciprocal", "rsqrt", "log",   "log2",
                                       "log10",      "pow",   "xlogy", NULL};
+/* Whose third result is one over a deviation, which they do not give. */
+static const char *const norms[] = {"native_layer_norm", "native_group_norm",
+                                    NULL};
 /* What is infinite of a finite operand there is no overflow. */
 static const char *const poles[] = {"log1p", "atanh", "logit", NULL};
 
@@ -110,7 +114,8 @@ static LpStatus judge(const Trap *t, const Seen *s, const void *x,
 {
     for (int64_t i = 0; i < s->n; i++) {
         int before = t->by_element ? marks[i] : all;
-        int now = kind_of(at(t->type, x, i));
+        double v = at(t->type, x, i);
+        int now = s->one_over && v == 0 ? HAS_INFINITY : kind_of(v);
         if (now == 0)
             continue;
         if (now == HAS_NAN && !(before & HAS_NAN))
@@ -208,6 +213,7 @@ static LpStatus fill(Trap *t, const LpKernelReq *r, LpKernel *k, LpErr *e)
              operand && t->by_element ? &r->out[0] : NULL, r->threads, s);
         s->divides = operand && i == 1 && named(r->op, divisions);
         s->zero_is_inf = operand && named(r->op, of_zero);
+        s->one_over = i == r->n_in + 2 && named(r->op, norms);
         most = s->n > most ? s->n : most;
     }
     if (t->by_element)
