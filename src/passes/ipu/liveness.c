@@ -425,7 +425,7 @@ static void begin(Live *l, size_t first, LpNodeId node, LpTiles *made)
     for (size_t k = first; k; k = l->span[k - 1].next_from) {
         const Span *s = &l->span[k - 1];
         lp_tiles_add(&l->tiles, s->s, 1);
-        if (s->v && lp_maker(l->g, s->v) == node)
+        if (s->v && !s->update && lp_maker(l->g, s->v) == node)
             lp_tiles_add(made, s->s, 1);
     }
 }
