@@ -223,13 +223,13 @@ static bool is_half(const Pool *q)
     return q->half != LP_DT_NONE;
 }
 
-/* Scratch of a thread: a row, then both planes as floats. */
 static int64_t row_bytes(const Pool *q, int64_t size)
 {
     bool sums = q->kind == AVG || q->kind == AVG_BACK;
     return sums ? (q->g.in[2] * size + 63) / 64 * 64 : 0;
 }
 
+/* Of a thread: a row, then both planes as floats if they are halves. */
 static int64_t scratch_bytes(const Pool *q, int64_t size)
 {
     int64_t planes = is_half(q) ? (q->in_plane + q->out_plane) * size : 0;
@@ -259,8 +259,8 @@ LP_PLAIN_CORE(pool_core)
         for (int64_t i = t * chunk; i < (t + 1) * chunk && i < q->planes; i++) {
             const char *x = (const char *)in[0] + i * from * stored;
             char *y = (char *)out[0] + i * to * stored;
-            char *made = store ? planes + from * size : y;
-            if (load) {
+            char *made = half ? planes + from * size : y;
+            if (half) {
                 load(from, planes, size, x, stored);
                 x = planes;
             }
@@ -269,7 +269,7 @@ LP_PLAIN_CORE(pool_core)
             int64_t o = q->plane(q, x, index ? index + i * q->out_plane : NULL,
                                  made, row);
             bad = o < 0 ? bad : i * q->out_plane + o;
-            if (store)
+            if (half)
                 store(to, y, stored, made, size);
         }
     }
