@@ -66,11 +66,12 @@ function M.open()
 end
 
 --- All files but pipes (popen's own come and go) that the process which calls this
---- has open; those of garbage are closed before.
+--- has open; those of garbage are closed before. What popen closes while ls looks has no
+--- target there.
 function M.count_files()
   collectgarbage()
   collectgarbage()
-  local p = io.popen("ls -l /proc/$PPID/fd | grep -vc pipe:")
+  local p = io.popen("ls -l /proc/$PPID/fd 2>/dev/null | grep -e '->' | grep -vc pipe:")
   local n = p:read("n")
   p:close()
   return n
