@@ -91,6 +91,8 @@ LpOwner *lp_push_owner(lua_State *L);
 /* Tells the collector about bytes that storages took since the last call: best
  * before a result is made, which else lives through one collection more. */
 void lp_gc_account(lua_State *L);
+/* The same once bytes have become many: after a call that asked already. */
+void lp_gc_guard(lua_State *L);
 /* A box was made, its tensor let go. */
 void lp_gc_made(void);
 void lp_gc_freed(void);

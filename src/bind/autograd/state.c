@@ -116,7 +116,6 @@ static int backward(lua_State *L)
     LpStatus s = lp_backward(roots, grads, n, inputs, n_in, retain, create, &e);
     lp_hooks_leave(was);
     lp_must(L, s, &e);
-    lp_gc_account(L);
     return 0;
 }
 
@@ -142,6 +141,7 @@ static int grad(lua_State *L)
     if (n_in > LP_MAX_LIST)
         return lp_raise(L, LP_E_VALUE, "grad(): more than %d inputs",
                         LP_MAX_LIST);
+    lp_gc_guard(L);
     LpOwner *o = lp_push_owner(L);
     memset(o->t, 0, sizeof o->t);
     lua_State *was = lp_hooks_enter(L);
@@ -161,7 +161,6 @@ static int grad(lua_State *L)
         lua_rawseti(L, -2, i + 1);
     }
     lp_mark_list(L);
-    lp_gc_account(L);
     return 1;
 }
 

@@ -146,6 +146,12 @@ void lp_gc_account(lua_State *L)
     gc.boxes = 0;
 }
 
+void lp_gc_guard(lua_State *L)
+{
+    if (lp_storage_live_bytes() - gc.seen > GUARD)
+        lp_gc_account(L);
+}
+
 void lp_gc_retry(lua_State *L, LpErr *e, int *tries, const LpForm *f)
 {
     if (e->code != LP_E_MEMORY || (*tries)++)

@@ -327,11 +327,11 @@ static int m_contiguous(lua_State *L)
     int tries = 0;
     if (lp_tensor_contiguous(t))
         return lua_settop(L, 1), 1;
+    lp_gc_account(L);
     LpBox *box = lp_push_box(L);
     while (lp_contiguous(t, &out, &e) != LP_OK)
         lp_gc_retry(L, &e, &tries, NULL);
     box->p = out;
-    lp_gc_account(L);
     return 1;
 }
 
