@@ -36,7 +36,7 @@ local variants = require("lupine.plan.variants")
 ---@field options string[] what to set in the script, as its front end spells it
 ---@field fits boolean
 ---@field fullest number of the fullest tile, 1: all its memory
----@field overflow number 0 if it fits, else `fullest`
+---@field overflow number 0 if it fits, else what it needs of the scarcest memory, 1: all
 ---@field samples_per_second number
 ---@field cycles integer of a call
 ---@field efficiency number of the pipeline

@@ -149,11 +149,8 @@ function M.annotate(s, session)
     logging.warn("the model uses %d IPUs, %d are reserved (autoRoundNumIPUs)", used,
       r.reserved_ipus)
   end
-  for ipu, m in memory.each(r) do
-    local why = memory.overflow(ipu, m)
-    if why then
-      logging.warn("%s", why)
-    end
+  for _, why in ipairs(memory.overflows(r)) do
+    logging.warn("%s", why.text)
   end
 end
 

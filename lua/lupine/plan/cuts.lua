@@ -11,10 +11,11 @@
 ---
 --- The search starts where the slowest stage by the operators' own cycles is as fast as
 --- can be, and at an equal split, and moves cuts while that helps. What counts, in order:
---- bytes of the fullest tile beyond a tile's memory, samples a second.
+--- how much too large it is for the memory that there is, samples a second.
 local class = require("lupine.base.class")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local memory = require("lupine.report.memory")
 local variants = require("lupine.plan.variants")
 
 local M = {}
@@ -178,16 +179,6 @@ end
 
 -- ---- trying ---------------------------------------------------------------------------
 
--- What a variant needs beyond a tile's memory, as a share of it.
-local function overflow(figures)
-  local most = 0
-  for _, m in pairs(figures.memory) do
-    most = math.max(most, m.fits and 0
-      or math.max(m.max_tile_including_gaps / m.tile_bytes, m.code / m.code_limit))
-  end
-  return most
-end
-
 --- Is one variant better than the other? Figures of Cuts:figures.
 ---@param a table
 ---@param b? table
@@ -229,7 +220,7 @@ function Cuts:figures(cuts, changes)
     local plan, e = self:plan(cuts, options)
     seen = { figures = plan and plan:report(), error = e }
     if plan then
-      seen.figures.overflow = overflow(seen.figures)
+      seen.figures.overflow = memory.fits(seen.figures) and 0 or memory.most(seen.figures)
       seen.figures.cuts = cuts
     end
     self._seen[key] = seen

@@ -14,7 +14,7 @@ local M = {}
 -- an error is expected that it comes soon.
 local FIRST, TRIES, MOST_IPUS = 3, 24, 64
 
--- What is less of the fullest tile is no remedy.
+-- What needs so little less of the memory that is too small is no remedy.
 local LEAST = 1 / 200
 
 local function moved(kind)
@@ -77,6 +77,7 @@ end
 ---@field text string in words
 ---@field detail table what its option is set to
 ---@field saved integer bytes of the fullest tile
+---@field most number what is needed of the memory that is smallest for it, 1: all
 ---@field fits boolean
 ---@field share number of the fullest tile, 1: all its memory
 ---@field samples_per_second number
@@ -86,7 +87,7 @@ end
 
 local function result(trial, row, figures, detail, change)
   return { hint = row.hint, text = row.text, detail = detail, change = change, figures = figures,
-    saved = fullest(trial.base) - fullest(figures),
+    saved = fullest(trial.base) - fullest(figures), most = memory.most(figures),
     fits = memory.fits(figures), share = memory.fullest(figures),
     samples_per_second = figures.samples_per_second }
 end
@@ -96,7 +97,7 @@ local function of_options(trial, row)
   for _, change in ipairs(row) do
     local figures, details = trial:figures({ change })
     local got = figures and result(trial, row, figures, details[1], change)
-    if got and (not best or got.saved > best.saved) then
+    if got and (not best or got.most < best.most) then
       best = got
     end
     if best and best.fits then
@@ -255,7 +256,7 @@ local function together(trial, options, smaller)
   return on_these_ipus(trial, bases, options) or on_more_ipus(trial, bases, options)
 end
 
---- What helps, in order: what fits, the fastest first; the rest by what it saves.
+--- What helps, in order: what fits, the fastest first; the rest by what is missing then.
 ---@param step lupine.Step complete
 ---@param system? table core.plan's options
 ---@param smaller? fun(factor: integer): lupine.Step, table, integer the step of micro-batches
@@ -272,9 +273,9 @@ function M.remedies(step, system, smaller, placement)
   found[#found + 1] = fewer[#fewer]
   found[#found + 1] = of_cuts(trial)
   found[#found + 1] = of_ipus(trial)
-  local useful, fits = {}, false
+  local useful, fits, most = {}, false, memory.most(trial.base)
   for _, r in ipairs(found) do
-    useful[#useful + 1] = (r.fits or r.saved > LEAST * fullest(trial.base)) and r or nil
+    useful[#useful + 1] = (r.fits or r.most < most - LEAST * most) and r or nil
     fits = fits or r.fits
   end
   table.sort(useful, function(a, b)
@@ -283,7 +284,7 @@ function M.remedies(step, system, smaller, placement)
     elseif a.fits and a.samples_per_second ~= b.samples_per_second then
       return a.samples_per_second > b.samples_per_second
     end
-    return a.saved > b.saved or a.saved == b.saved and a.hint < b.hint
+    return a.most < b.most or a.most == b.most and a.hint < b.hint
   end)
   useful[#useful + 1] = not fits and together(trial, options, fewer) or nil
   return useful
@@ -329,7 +330,7 @@ end
 ---@return string
 function M.text(remedies, words)
   if #remedies == 0 then
-    return "None of the remedies that can be simulated makes the fullest tile smaller"
+    return "None of the remedies that can be simulated helps"
   end
   local out, fits = { "Simulated remedies:" }, false
   for _, r in ipairs(remedies) do
@@ -340,9 +341,12 @@ function M.text(remedies, words)
   return table.concat(out, "\n")
 end
 
--- Adds to the error of a tile that overflows what would make the complete step fit.
+-- Errors of a program that does not fit, data or code.
+local TOO_LARGE = { poplar_graph_memory_allocation_error = true, poplar_link_error = true }
+
+-- Adds to them what would make the complete step fit.
 local function explain(e, of)
-  if not errors.Exception:is(e) or e.type ~= "poplar_graph_memory_allocation_error" then
+  if not errors.Exception:is(e) or not TOO_LARGE[e.type] then
     return e
   end
   e.remedies = M.remedies(of.step, of.system, of.smaller, of.placement)

@@ -85,6 +85,18 @@ local function tiles(out, report)
   end
 end
 
+-- What else there can be too little of.
+local SHORT = { code = "IPU %d has no room for its code", io_tiles = "IPU %d has too few I/O tiles",
+  streaming = "There is too little streaming memory" }
+
+local function overflows(out, report)
+  for _, why in ipairs(memory.overflows(report)) do
+    if SHORT[why.of] then
+      add(out, "bad", SHORT[why.of]:format(why.ipu), why.text .. ".")
+    end
+  end
+end
+
 local function remedies(out, report)
   local lines = {}
   for i, remedy in ipairs(report:remedies()) do
@@ -285,8 +297,8 @@ end
 ---@return lupine.report.insight[]
 function M.of(report)
   local out = {}
-  for _, look in ipairs({ tiles, remedies, timeline, balance, bubble, waits, recomputation,
-    operators, fits, faster }) do
+  for _, look in ipairs({ tiles, overflows, remedies, timeline, balance, bubble, waits,
+    recomputation, operators, fits, faster }) do
     look(out, report)
   end
   local rank, at = { bad = 1, warn = 2, note = 3, good = 4 }, {}

@@ -17,23 +17,46 @@ function M.each(report)
   end
 end
 
---- Why an IPU's program does not fit; nil where it does.
----@param ipu integer
----@param m table its memory in a report
----@return string?
-function M.overflow(ipu, m)
+-- What an IPU has too little of, and that in words; nil where its program fits.
+local function overflow(ipu, m)
   if m.max_tile_including_gaps > m.tile_bytes then
-    return ("Out of memory: Cannot fit all variable data onto one or more tiles: tile %d of IPU "
-      .. "%d needs %d bytes of %d"):format(m.fullest_tile, ipu, m.max_tile_including_gaps,
-      m.tile_bytes)
-  elseif m.code and m.code > m.code_limit then -- files of before have none
-    return ("Out of memory: Cannot fit all code onto the tiles: IPU %d needs %d bytes, %d of a "
-      .. "tile can hold code"):format(ipu, m.code, m.code_limit)
+    return "tiles", ("Out of memory: Cannot fit all variable data onto one or more tiles: tile "
+      .. "%d of IPU %d needs %d bytes of %d"):format(m.fullest_tile, ipu,
+      m.max_tile_including_gaps, m.tile_bytes)
+  elseif (m.code or 0) > (m.code_limit or 0) then -- files of before have none
+    return "code", ("Out of memory: Cannot fit all code onto the tiles: IPU %d needs %d bytes, "
+      .. "%d of a tile can hold code"):format(ipu, m.code, m.code_limit)
+  elseif (m.io_tile or 0) > m.tile_bytes then
+    return "io_tiles", ("Out of memory: Cannot fit what is on its way onto the I/O tiles: those "
+      .. "of IPU %d need %d bytes of %d"):format(ipu, m.io_tile, m.tile_bytes)
   end
   return nil
 end
 
---- Whether all tiles of all IPUs have enough memory.
+-- What is needed of the streaming memory of a machine, 1: all. Files of before do not say.
+local function streaming(report)
+  return (report.streaming or 0) / (report.streaming_limit or math.huge)
+end
+
+--- Why a program does not fit: of each IPU where it does not what there is too little of
+--- ("tiles", "code" or "io_tiles"), then "streaming" of machines; nothing where it fits.
+---@param report {memory: table<integer, table>}
+---@return {of: string, ipu: integer?, text: string}[]
+function M.overflows(report)
+  local out = {}
+  for ipu, m in M.each(report) do
+    local of, text = overflow(ipu, m)
+    out[#out + 1] = of and { of = of, ipu = ipu, text = text } or nil
+  end
+  if streaming(report) > 1 then
+    out[#out + 1] = { of = "streaming", text = ("Out of streaming memory: the IPUs of a machine "
+      .. "need %d bytes of it, a machine has %d"):format(report.streaming,
+      report.streaming_limit) }
+  end
+  return out
+end
+
+--- Whether all tiles of all IPUs and all machines have enough memory.
 ---@param report {memory: table<integer, table>}
 ---@return boolean
 function M.fits(report)
@@ -42,7 +65,19 @@ function M.fits(report)
       return false
     end
   end
-  return true
+  return streaming(report) <= 1
+end
+
+--- What is needed of what there is where that is most, 1: all. Of tiles, of that part of
+--- them that can hold code, of I/O tiles and of streaming memory.
+---@param report {memory: table<integer, table>}
+---@return number
+function M.most(report)
+  local most = math.max(M.fullest(report), streaming(report))
+  for _, m in pairs(report.memory) do
+    most = math.max(most, (m.code or 0) / (m.code_limit or 1), (m.io_tile or 0) / m.tile_bytes)
+  end
+  return most
 end
 
 --- What the fullest tile has of its memory, 1: all.

@@ -2,6 +2,7 @@
 -- the report's own, and not where it is not.
 local helper = require("spec.passes.ipu.helper")
 local insights = require("lupine.report.insights")
+local memory = require("lupine.report.memory")
 local torch = require("torch")
 
 local function found(r, title)
@@ -45,6 +46,50 @@ describe("insights", function()
     assert.equal(over, tonumber(i.title:match("by (%d+) bytes")))
     assert.matches(m.biggest[1].name, i.text, 1, true)
     assert.is_nil(found(r, "The program fits"))
+  end)
+
+  it("say what else there is too little of: for code, of I/O tiles, in machines", function()
+    local function short(step, options, title, figure)
+      options.allow_out_of_memory = true
+      local r = helper.simulate(step, options)
+      assert.is_true(memory.most(r) > 1)
+      local i = found(r, title)
+      assert.equal("bad", i.kind)
+      assert.matches(("%d bytes"):format(figure(r)), i.text, 1, true)
+      assert.is_nil(found(r, "The program fits"))
+    end
+    short(helper.step(function(inputs, place)
+      place(0)
+      local y
+      for k = 1, 10 do
+        local sum = inputs[1]:narrow(0, 0, 1024 + k):sum(0)
+        y = y and y + sum or sum
+      end
+      return y
+    end, { declare = function(declare)
+      return { declare("input", "x", nil, { 1100, 4096 }) }
+    end }), { chip = "ipu1" }, "^IPU 0 has no room for its code$", function(r)
+      return r.memory[0].code
+    end)
+    local off = { on_chip = false, io_load = true, io_store = true }
+    short(helper.chain(2, { ipus = { 0, 0 }, phases = true, width = 4096, batch = 4 }),
+      { strategy = "serial_phased", io_tiles = 32, weight = off }, "^IPU 0 has too few I/O tiles$",
+      function(r)
+        return r.memory[0].io_tile
+      end)
+    torch.set_default_device("meta")
+    local large = helper.step(function(inputs, place)
+      place(0)
+      return torch.matmul(inputs[1], inputs[2]:narrow(0, 0, 64)):sum()
+    end, { declare = function(declare)
+      return { declare("input", "x", nil, { 8, 64 }),
+        declare("parameter", "w", torch.empty(4000000, 20000)) }
+    end })
+    torch.set_default_device("cpu")
+    short(large, { strategy = "sharded", weight = { on_chip = false } },
+      "^There is too little streaming memory$", function(r)
+        return r.streaming
+      end)
   end)
 
   it("name the IPU that holds the others up, and what equal stages would save", function()

@@ -294,6 +294,7 @@ describe("a tile that overflows", function()
     assert.equal("poplar_link_error", e.type)
     local code, room = e.message:match("(%d+) bytes a tile %b(), of which only the first (%d+)")
     assert.equal("131072", room)
+    assert.is_table(e.remedies)
     local m = helper.simulate(step, { chip = "ipu1", allow_out_of_memory = true }).memory[0]
     assert.equal(tonumber(code), m.code)
     assert.is_false(m.fits)

@@ -1,7 +1,10 @@
 -- What execution strategies and locations make of streaming memory: when tensors
 -- move, what that hides, and what it takes on the chip, on I/O tiles and beyond.
 local helper = require("spec.passes.ipu.helper")
+local memory = require("lupine.report.memory")
+local report = require("lupine.report")
 local spec_helper = require("spec.helper")
+local tables = require("lupine.base.tables")
 local torch = require("torch")
 
 local OFF = { on_chip = false, min_off_chip = 2 }
@@ -292,5 +295,18 @@ describe("streaming memory", function()
     spec_helper.raises("Exception",
       "Out of streaming memory: the 4 IPUs of a machine need 320000000000 bytes of it, a "
       .. "machine has 256000000000", fits(4))
+    local off = { strategy = "sharded", weight = OFF, replicas = 3 }
+    local three, four = report.simulate(step, tables.with(off, { allow_out_of_memory = true })),
+      report.simulate(step, tables.with(off, { allow_out_of_memory = true, replicas = 4 }))
+    assert.equal(240000000000, three.streaming)
+    assert.equal(320000000000, four.streaming)
+    assert.equal(256000000000, four.streaming_limit)
+    three.memory, four.memory = {}, {} -- beside the tiles
+    assert.is_true(memory.fits(three))
+    assert.same({}, memory.overflows(three))
+    assert.is_false(memory.fits(four))
+    assert.equal("streaming", memory.overflows(four)[1].of)
+    assert.equal(1.25, memory.most(four))
+    assert.is_nil(report.simulate(helper.chain(1, {}), { chip = "ipu1" }).streaming_limit)
   end)
 end)

@@ -430,6 +430,7 @@ typedef struct LpIpuPlan {
      * combined SGD gathers gradients: both are one tensor */
     bool *in_velocity;
     LpIpuMemory *memory; /* an IPU */
+    int64_t streaming;   /* bytes of the machine that takes most of it */
     /* of a call */
     int64_t cycles;
     int64_t samples;        /* rows that the host gives, shared ones once */

@@ -437,7 +437,7 @@ static int64_t streaming_memory(const LpIpuPlan *p, int machine)
     return sum;
 }
 
-static LpStatus out_of_streaming_memory(const LpIpuPlan *p, int64_t need)
+static LpStatus out_of_streaming_memory(const LpIpuPlan *p)
 {
     return lp_fail_hint(
         p->err, LP_E_IPU_MEMORY, "streaming_memory",
@@ -445,17 +445,17 @@ static LpStatus out_of_streaming_memory(const LpIpuPlan *p, int64_t need)
         "machine need %" PRId64 " bytes of it, a machine has %.0f. This may "
         "help: more IPUs, weights and optimizer state in shares of the "
         "replicas, half states and accumulators, or more of it on the chip",
-        p->o.system->ipus_machine, need, p->o.system->stream_bytes);
+        p->o.system->ipus_machine, p->streaming, p->o.system->stream_bytes);
 }
 
-static LpStatus check_streaming_memory(const LpIpuPlan *p)
+static LpStatus check_streaming_memory(LpIpuPlan *p)
 {
-    int64_t ipus = p->replicas * p->n_ipus, most = 0;
+    int64_t ipus = p->replicas * p->n_ipus;
     for (int m = 0; m * p->o.system->ipus_machine < ipus; m++)
-        most = lp_max(most, streaming_memory(p, m));
+        p->streaming = lp_max(p->streaming, streaming_memory(p, m));
     bool over = p->o.system->stream_bytes > 0 &&
-                (double)most > p->o.system->stream_bytes;
-    return over && !p->o.allow_out_of_memory ? out_of_streaming_memory(p, most)
+                (double)p->streaming > p->o.system->stream_bytes;
+    return over && !p->o.allow_out_of_memory ? out_of_streaming_memory(p)
                                              : LP_OK;
 }
 

@@ -19,6 +19,7 @@ const insight = i => el("article", { class: "panel insight " + i.kind }, el("h3"
 
 VIEWS.push({ name: "summary", title: "Summary", draw(section) {
   const memory = ipus().map(i => R.memory[i]);
+  const fits = memory.every(m => m.fits) && !(R.streaming > R.streaming_limit);
   const fullest = Math.max(...memory.map(m => m.max_tile_including_gaps / m.tile_bytes));
   section.append(el("div", { class: "cards" },
     card("Samples per second", group(R.samples_per_second), "simulated"),
@@ -27,9 +28,10 @@ VIEWS.push({ name: "summary", title: "Summary", draw(section) {
     card("Strategy", R.strategy.replace("_", " "), `${R.micro_batches} micro-batches an update`),
     card("IPUs computing", percent(R.pipeline_efficiency), "of the loop's computing time"
       + (R.wall_efficiency ? `; usefully ${percent(R.wall_efficiency)} of all time` : "")),
-    card("Fullest tile", percent(fullest), fullest > 1 ? "does not fit" : "fits"),
+    card("Fullest tile", percent(fullest), fits ? "fits" : "does not fit"),
     card("Held all the time", bytes(memory.reduce((s, m) => s + m.always_live, 0)), "on all IPUs"),
-    card("Streaming memory", bytes(memory.reduce((s, m) => s + m.off_chip, 0)), "of one replica")));
+    card("Streaming memory", bytes(memory.reduce((s, m) => s + m.off_chip, 0)), "of one replica"
+      + (R.streaming_limit ? `; of a machine ${percent(R.streaming / R.streaming_limit)}` : ""))));
   section.append(el("h2", {}, "Where the cycles of a call go"),
     el("div", { class: "panel" }, bar(shares(), time)));
   const of = (kind, n) => DATA.insights.filter(i => i.kind === kind).slice(0, n);
