@@ -64,8 +64,8 @@ LpStatus lp_pointwise_run_direct(const LpKernel *k, void *const *in,
                                  const LpRunCtx *rc, LpErr *e);
 /* The same of every row. */
 LpStatus lp_pointwise_run_rows(const LpKernel *k, void *const *in,
-                               void *const *out, void *work,
-                               const LpRunCtx *rc, LpErr *e);
+                               void *const *out, void *work, const LpRunCtx *rc,
+                               LpErr *e);
 LpStatus lp_pointwise_run_general(const LpKernel *k, void *const *in,
                                   void *const *out, void *work,
                                   const LpRunCtx *rc, LpErr *e);
