@@ -133,6 +133,28 @@ describe("indexing", function()
     end)
   end)
 
+  it("takes a mask without dimensions for a new one, of one element or none", function()
+    local yes, no = torch.tensor(true), torch.tensor(false)
+    assert.same({ x:tolist() }, x[yes]:tolist())
+    assert.is_true(x[no].shape == { 0, 3, 3 })
+    assert.same({ { 10, 11, 12 } }, x[{ 1, yes }]:tolist())
+    assert.is_true(x[{ torch.slice(), yes }].shape == { 3, 1, 3 })
+    assert.is_true(x[{ no, torch.slice(), 1 }].shape == { 0, 3 })
+    x[no] = -1
+    x[{ yes, 1 }] = torch.tensor({ 1.0, 2, 3 })
+    assert.same({ { 0, 1, 2 }, { 1, 2, 3 }, { 20, 21, 22 } }, x:tolist())
+    x[yes] = -1
+    assert.same(-9, x:sum():item())
+    for _, case in ipairs({ { yes, 0, 3 }, { no, 6, 0 } }) do
+      local a = torch.tensor(2.0):requires_grad_()
+      local v = torch.tensor(4.0):requires_grad_()
+      local y = a * 2
+      y[case[1]] = v;
+      (y * 3 + v * 0):backward()
+      assert.same({ case[2], case[3] }, { a.grad:item(), v.grad:item() })
+    end
+  end)
+
   it("loops from row 0", function()
     local seen = {}
     for i, row in pairs(x) do

@@ -267,12 +267,22 @@ static void warn_of_bytes(void)
     warned = true;
 }
 
+/* A new dimension, of which one element is taken or none. */
+static LpTensor *one_mask(Walk *w, LpTensor *t)
+{
+    const LpForm *f = lp_op_form(&op_unsqueeze);
+    LpAttr attr[LP_MAX_ATTR];
+    LpArg in = lp_arg_tensor(t);
+    start(w, &op_unsqueeze, attr);
+    view(w, &op_unsqueeze, attr);
+    lp_set_attr(f, attr, "dim", lp_attr_int(0));
+    luaL_checkstack(w->L, LUA_MINSTACK, "too many masks");
+    lp_call_push(w->L, f, &in, 1, attr, 1); /* held by the stack */
+    return lp_to_tensor(w->L, -1);
+}
+
 static void apply_tensor(Walk *w, LpTensor *t)
 {
-    if (t->dtype == LP_BOOL && t->ndim == 0)
-        lp_raise(w->L, LP_E_INDEX,
-                 "a bool index without dimensions is not "
-                 "supported: use torch.where");
     if (t->dtype == LP_U8)
         warn_of_bytes();
     if (!is_mask(t) && t->dtype != LP_I32 && t->dtype != LP_I64)
@@ -280,6 +290,8 @@ static void apply_tensor(Walk *w, LpTensor *t)
                  "tensors used as indices must be of int64, int32 or bool, not "
                  "%s",
                  lp_dtype_name(t->dtype));
+    if (is_mask(t) && t->ndim == 0)
+        t = one_mask(w, t);
     w->any = true;
     w->index[w->n++] = lp_arg_tensor(t);
     w->dim += is_mask(t) ? t->ndim : 1;
