@@ -7,25 +7,12 @@
 #include "runtime/exec/replay_state.h"
 #include "src/passes/ipu/strategy.h"
 
-/* An entry of a run. */
-typedef struct When {
-    int run;
-    uint32_t entry; /* n of the run: its end */
-    int64_t mb;
-} When;
-
 /* ---- what the plan lets a run have --------------------------------------- */
-/* The turning row still has what its forward run brought. */
-static bool held(const LpReplay *x, size_t i, int run)
-{
-    return run >= 0 && lp_ipu_turns(x->p, run) && lp_ipu_holds(x->p, i, run);
-}
-
 bool lp_replay_has(const LpReplay *x, size_t i, int run, bool load)
 {
     return !lp_ipu_off_chip(x->p, &x->p->step->var[i]) ||
            lp_ipu_transfer(x->p, LP_TRANSFER_VAR, i, run, load) >= 0 ||
-           (load && held(x, i, run));
+           (load && lp_replay_held(x, i, run));
 }
 
 LpStatus lp_replay_dead_read(const LpReplay *x, LpVal v, int run, LpErr *e)
@@ -66,39 +53,16 @@ static bool visits(const LpReplay *x, const LpVariable *v)
     return lp_ipu_off_chip(x->p, v) || in_shares(x, v);
 }
 
-/* Does it stay when it has come? */
-static bool is_kept(const LpReplay *x, size_t var)
-{
-    return x->p->strategy->keeps &&
-           lp_ipu_off_chip(x->p, &x->p->step->var[var]);
-}
-
-/* The block of a variable that comes for the run, or has come for its forward
- * run; 0: none. */
-static uint32_t block_of_visitor(const LpReplay *x, size_t var, int run)
-{
-    const LpStagePass *r = &x->p->pass[run];
-    const LpIpuMemory *m = &x->p->memory[r->ipu];
-    int of = held(x, var, run) ? lp_pass_of(x->p, r->stage, false) : run;
-    for (uint32_t i = 0; i < m->n_span; i++) {
-        int for_run = m->span[i].for_run;
-        if ((is_kept(x, var) ? for_run > 0 : for_run == of + 1) &&
-            m->span[i].var == (int)var)
-            return i + 1;
-    }
-    return 0;
-}
-
 static void *visitor(LpReplay *x, size_t var, int run, int64_t mb)
 {
-    return lp_block_get(x, x->p->pass[run].ipu, block_of_visitor(x, var, run),
-                        (LpHolds){LP_NOVAL, (int)var, is_kept(x, var) ? 0 : mb},
-                        false);
+    return lp_block_get(
+        x, x->p->pass[run].ipu, lp_replay_visitor_block(x, var, run),
+        (LpHolds){LP_NOVAL, (int)var, lp_replay_keeps(x, var) ? 0 : mb}, false);
 }
 
 static LpStatus visit(LpReplay *x, size_t var, int run, int64_t mb, LpErr *e)
 {
-    uint32_t block = block_of_visitor(x, var, run);
+    uint32_t block = lp_replay_visitor_block(x, var, run);
     int ipu = x->p->pass[run].ipu;
     LP_FAIL_IF(block == 0, e, LP_E_INTERNAL,
                "IPU %d has no memory for variable '%s', which comes for the %s "
@@ -114,7 +78,7 @@ static LpStatus visit(LpReplay *x, size_t var, int run, int64_t mb, LpErr *e)
 }
 
 /* Where the run finds a variable as it was at its start; NULL: nowhere. */
-static void *find(LpReplay *x, size_t i, const When *w)
+static void *find(LpReplay *x, size_t i, const LpWhen *w)
 {
     const LpIpuPlan *p = x->p;
     const LpVariable *v = &p->step->var[i];
@@ -137,7 +101,7 @@ static bool writes(const LpReplay *x, size_t i, LpVal v)
 }
 
 /* What lies in its variable: the old value until the new one is there. */
-static void *in_place(LpReplay *x, LpVal v, bool made, const When *w)
+static void *in_place(LpReplay *x, LpVal v, bool made, const LpWhen *w)
 {
     size_t i = made ? 0 : (size_t)x->p->var_of[v];
     while (made && i < x->step->n_var && !writes(x, i, v))
@@ -152,10 +116,10 @@ static void *in_place(LpReplay *x, LpVal v, bool made, const When *w)
 }
 
 /* ---- values -------------------------------------------------------------- */
-static LpStatus look(LpReplay *x, const When *w, LpVal v, void **at,
+static LpStatus look(LpReplay *x, const LpWhen *w, LpVal v, void **at,
                      void **made, LpErr *e);
 
-static LpStatus look_through(LpReplay *x, const When *w, const LpGraphNode *d,
+static LpStatus look_through(LpReplay *x, const LpWhen *w, const LpGraphNode *d,
                              void **at, void **made, LpErr *e)
 {
     void *from, *of;
@@ -170,7 +134,7 @@ static LpStatus look_through(LpReplay *x, const When *w, const LpGraphNode *d,
 
 /* Where an entry finds a value; what a view shows is made for it, in *made,
  * which is the caller's. */
-static LpStatus look(LpReplay *x, const When *w, LpVal v, void **at,
+static LpStatus look(LpReplay *x, const LpWhen *w, LpVal v, void **at,
                      void **made, LpErr *e)
 {
     const LpIpuPlan *p = x->p;
@@ -195,7 +159,7 @@ static LpStatus look(LpReplay *x, const When *w, LpVal v, void **at,
 }
 
 /* Puts a value that has come, or was made, where the plan has it. */
-static LpStatus put(LpReplay *x, const When *w, LpVal v, const void *from,
+static LpStatus put(LpReplay *x, const LpWhen *w, LpVal v, const void *from,
                     LpErr *e)
 {
     const LpLiveRange *h = lp_replay_range(x, w->run, v);
@@ -211,7 +175,7 @@ static LpStatus put(LpReplay *x, const When *w, LpVal v, const void *from,
     return LP_OK;
 }
 
-static LpStatus write_in_place(LpReplay *x, const When *w, LpVal v,
+static LpStatus write_in_place(LpReplay *x, const LpWhen *w, LpVal v,
                                const void *from, LpErr *e)
 {
     for (size_t i = 0; i < x->step->n_var; i++) {
@@ -243,7 +207,7 @@ static LpStatus keep_part(LpReplay *x, LpVal v, const void *from, int64_t mb,
 }
 
 /* ---- entries ------------------------------------------------------------- */
-static LpStatus results(LpReplay *x, const When *w, const LpGraphNode *d,
+static LpStatus results(LpReplay *x, const LpWhen *w, const LpGraphNode *d,
                         void **out, LpErr *e)
 {
     for (uint32_t i = 0; i < d->n_out; i++) {
@@ -257,7 +221,7 @@ static LpStatus results(LpReplay *x, const When *w, const LpGraphNode *d,
 
 /* An operand whose memory the result takes over may be read element by element
  * only, as it is and not through a view. */
-static LpStatus check_taken(const LpReplay *x, const When *w,
+static LpStatus check_taken(const LpReplay *x, const LpWhen *w,
                             const LpGraphNode *d, LpErr *e)
 {
     const LpLiveRange *out = lp_replay_range(x, w->run, d->out);
@@ -283,7 +247,7 @@ static LpStatus check_taken(const LpReplay *x, const When *w,
 }
 
 /* at: of operands, then of results, which are made aside. */
-static LpStatus compute(LpReplay *x, const When *w, LpNodeId id, void **at,
+static LpStatus compute(LpReplay *x, const LpWhen *w, LpNodeId id, void **at,
                         void **made, LpErr *e)
 {
     const LpGraphNode *d = &x->g->node[id];
@@ -301,7 +265,7 @@ static LpStatus compute(LpReplay *x, const When *w, LpNodeId id, void **at,
 }
 
 /* Bytes of blocks that begin with the results of a node. */
-static int64_t made_bytes(const LpReplay *x, const When *w,
+static int64_t made_bytes(const LpReplay *x, const LpWhen *w,
                           const LpGraphNode *d)
 {
     int64_t n = 0;
@@ -312,7 +276,7 @@ static int64_t made_bytes(const LpReplay *x, const When *w,
     return n;
 }
 
-static LpStatus run_entry(LpReplay *x, const When *w, LpNodeId id, LpErr *e)
+static LpStatus run_entry(LpReplay *x, const LpWhen *w, LpNodeId id, LpErr *e)
 {
     const LpGraphNode *d = &x->g->node[id];
     const LpLiveRange *h = lp_replay_range(x, w->run, d->out);
@@ -339,74 +303,8 @@ static LpStatus run_entry(LpReplay *x, const When *w, LpNodeId id, LpErr *e)
 }
 
 /* ---- what a run brings --------------------------------------------------- */
-/* Of the micro-batches that pass a phase together. */
-static int64_t part_of(const LpReplay *x, int64_t mb)
-{
-    return mb % lp_ipu_serial(x->p);
-}
-
-/* I/O tiles hold what they move while a row computes. */
-static void count_io(LpReplay *x, const LpTransfer *t, LpStreamWhen when)
-{
-    if (t->io && when != LP_STREAM_ALONE)
-        x->ipu[x->p->pass[t->run].ipu].io += t->bytes;
-}
-
-/* Has transfer i come for the run, with a row before it? Or it comes now. A
- * variable is there from the first micro-batch that passes the phase. */
-static bool has_come(LpReplay *x, const When *w, int i)
-{
-    LpStreamWhen when;
-    if (i < 0)
-        return false;
-    const LpTransfer *t = &x->p->transfer[i];
-    int64_t together = lp_ipu_together(x->p);
-    bool moves = lp_ipu_moves(x->p, t, w->mb % together, &when);
-    if (moves && (when == LP_STREAM_ALONE || when == LP_STREAM_WITH)) {
-        count_io(x, t, when);
-        lp_replay_move(x, LP_ACT_LOAD, x->p->pass[w->run].ipu, 0, t->bytes);
-        x->brought[i] = w->mb + 1;
-    }
-    return moves ? x->brought[i] == w->mb + 1
-                 : x->brought[i] > 0 &&
-                       (x->brought[i] - 1) / together == w->mb / together;
-}
-
-/* Has it been in the memory of the IPU since then? */
-static bool came_early(const LpReplay *x, const When *w, int i)
-{
-    LpStreamWhen when;
-    return lp_ipu_moves(x->p, &x->p->transfer[i], w->mb % lp_ipu_together(x->p),
-                        &when) &&
-           (when == LP_STREAM_BETWEEN || when == LP_STREAM_BESIDE) &&
-           lp_ipu_comes_early(&x->p->transfer[i]);
-}
-
-/* The row with which transfer i has stored; variables have one for all. */
-static int64_t *stored(const LpReplay *x, int i, int64_t mb)
-{
-    bool var = x->p->transfer[i].of == LP_TRANSFER_VAR;
-    return &x->stored[i * lp_ipu_serial(x->p) + (var ? 0 : part_of(x, mb))];
-}
-
-/* Stores transfer i, or the next row will. */
-static void store(LpReplay *x, const When *w, int i)
-{
-    const LpTransfer *t = &x->p->transfer[i];
-    LpStreamWhen when;
-    if (!lp_ipu_moves(x->p, t, w->mb % lp_ipu_together(x->p), &when))
-        return;
-    *stored(x, i, w->mb) = x->n_row + (when == LP_STREAM_BESIDE);
-    if (when == LP_STREAM_BESIDE) {
-        x->late[i] = true;
-        return;
-    }
-    count_io(x, t, when);
-    lp_replay_move(x, LP_ACT_STORE, x->p->pass[w->run].ipu, 0, t->bytes);
-}
-
 /* Variables that come from streaming memory, or from other replicas. */
-static LpStatus bring_vars(LpReplay *x, const When *w, LpErr *e)
+static LpStatus bring_vars(LpReplay *x, const LpWhen *w, LpErr *e)
 {
     const LpIpuPlan *p = x->p;
     const LpStagePass *r = &p->pass[w->run];
@@ -417,16 +315,16 @@ static LpStatus bring_vars(LpReplay *x, const When *w, LpErr *e)
         const LpVariable *v = &x->step->var[at];
         size_t var = (size_t)at;
         int t = lp_ipu_transfer(p, LP_TRANSFER_VAR, var, w->run, true);
-        bool loads = lp_ipu_off_chip(p, v) && !held(x, var, w->run);
-        if (loads && !has_come(x, w, t))
+        bool loads = lp_ipu_off_chip(p, v) && !lp_replay_held(x, var, w->run);
+        if (loads && !lp_replay_has_come(x, w, t))
             continue; /* whoever reads it does not find it */
-        if (in_shares(x, v) && part_of(x, w->mb) == 0)
+        if (in_shares(x, v) && lp_replay_part_of(x, w->mb) == 0)
             lp_replay_move(x, LP_ACT_COLLECTIVE, r->ipu, 0,
                            lp_type_bytes(&v->type));
         if (in_shares(x, v) && lp_ipu_gathers_beside(p, v))
             x->ipu[r->ipu].io += lp_type_bytes(&v->type);
-        if (!is_kept(x, var) &&
-            (in_shares(x, v) || (loads && !came_early(x, w, t))))
+        if (!lp_replay_keeps(x, var) &&
+            (in_shares(x, v) || (loads && !lp_replay_came_early(x, w, t))))
             LP_TRY(visit(x, var, w->run, w->mb, e));
     }
     return LP_OK;
@@ -449,7 +347,7 @@ static int n_parts(const LpReplay *x, int var, int run)
 
 /* Sums in streaming memory to which the run adds its parts: they come and
  * go. */
-static LpStatus add_parts(LpReplay *x, const When *w, LpErr *e)
+static LpStatus add_parts(LpReplay *x, const LpWhen *w, LpErr *e)
 {
     const LpIpuPlan *p = x->p;
     for (size_t i = 0; i < p->n_transfer; i++) {
@@ -458,16 +356,17 @@ static LpStatus add_parts(LpReplay *x, const When *w, LpErr *e)
             n_parts(x, (int)t->at, w->run) == 0)
             continue;
         if (!t->load)
-            store(x, w, (int)i);
-        else if (has_come(x, w, (int)i) && !came_early(x, w, (int)i) &&
-                 !is_kept(x, t->at))
+            lp_replay_store(x, w, (int)i);
+        else if (lp_replay_has_come(x, w, (int)i) &&
+                 !lp_replay_came_early(x, w, (int)i) &&
+                 !lp_replay_keeps(x, t->at))
             LP_TRY(visit(x, t->at, w->run, w->mb, e));
     }
     return LP_OK;
 }
 
 /* From the host, or the old value of a variable that is not in its place. */
-static LpStatus read_input(LpReplay *x, const When *w, const LpLiveRange *h,
+static LpStatus read_input(LpReplay *x, const LpWhen *w, const LpLiveRange *h,
                            LpErr *e)
 {
     size_t i = (size_t)x->p->var_of[h->v];
@@ -488,7 +387,7 @@ static LpStatus read_input(LpReplay *x, const When *w, const LpLiveRange *h,
 }
 
 /* From the ring, unless it has stayed since the forward run. */
-static LpStatus read_stash(LpReplay *x, const When *w, LpVal v, LpErr *e)
+static LpStatus read_stash(LpReplay *x, const LpWhen *w, LpVal v, LpErr *e)
 {
     const LpStagePass *r = &x->p->pass[w->run];
     for (size_t i = 0; i < x->p->n_stash; i++) {
@@ -500,31 +399,31 @@ static LpStatus read_stash(LpReplay *x, const When *w, LpVal v, LpErr *e)
             return LP_OK;
         int t = lp_ipu_transfer(x->p, LP_TRANSFER_STASH, i, w->run, true);
         if (at->tag != w->mb + 1 || !at->cell ||
-            (s->off_chip && !has_come(x, w, t)))
+            (s->off_chip && !lp_replay_has_come(x, w, t)))
             break;
-        return s->off_chip && came_early(x, w, t)
+        return s->off_chip && lp_replay_came_early(x, w, t)
                    ? LP_OK
                    : put(x, w, v, at->cell->data, e);
     }
     return lp_replay_dead_read(x, v, w->run, e);
 }
 
-static LpStatus receive(LpReplay *x, const When *w, LpErr *e)
+static LpStatus receive(LpReplay *x, const LpWhen *w, LpErr *e)
 {
     const LpIpuPlan *p = x->p;
     const LpStagePass *r = &p->pass[w->run];
     for (size_t i = 0; i < p->n_copy; i++) {
         const LpIpuCopy *m = &p->copy[i];
-        LpSlot *at = &x->link[i][part_of(x, w->mb)];
+        LpSlot *at = &x->link[i][lp_replay_part_of(x, w->mb)];
         if (m->to != w->run)
             continue;
         int t = lp_ipu_transfer(p, LP_TRANSFER_COPY, i, w->run, true);
         if (at->tag != w->mb + 1 || (m->off_chip && !at->cell) ||
-            (m->off_chip && !has_come(x, w, t)))
+            (m->off_chip && !lp_replay_has_come(x, w, t)))
             return lp_replay_dead_read(x, m->v, w->run, e);
         if (!m->off_chip)
             continue;
-        if (!came_early(x, w, t))
+        if (!lp_replay_came_early(x, w, t))
             LP_TRY(put(x, w, m->v, at->cell->data, e));
         lp_cell_drop(x, &at->cell);
     }
@@ -539,7 +438,7 @@ static LpStatus receive(LpReplay *x, const When *w, LpErr *e)
 }
 
 /* ---- what a run leaves --------------------------------------------------- */
-static LpStatus leave_off(LpReplay *x, const When *w, LpVal v, LpSlot *at,
+static LpStatus leave_off(LpReplay *x, const LpWhen *w, LpVal v, LpSlot *at,
                           LpErr *e)
 {
     void *from, *made;
@@ -555,7 +454,7 @@ static LpStatus leave_off(LpReplay *x, const When *w, LpVal v, LpSlot *at,
 }
 
 /* What stays for the backward run; an alias as a copy. */
-static LpStatus leave_here(LpReplay *x, const When *w, LpVal v, LpErr *e)
+static LpStatus leave_here(LpReplay *x, const LpWhen *w, LpVal v, LpErr *e)
 {
     const LpLiveRange *h = lp_replay_range(x, w->run, v);
     void *from, *made;
@@ -565,7 +464,7 @@ static LpStatus leave_here(LpReplay *x, const When *w, LpVal v, LpErr *e)
     return s;
 }
 
-static LpStatus leave_stash(LpReplay *x, const When *w, LpErr *e)
+static LpStatus leave_stash(LpReplay *x, const LpWhen *w, LpErr *e)
 {
     const LpStagePass *r = &x->p->pass[w->run];
     for (size_t i = 0; !r->backward && i < x->p->n_stash; i++) {
@@ -580,13 +479,13 @@ static LpStatus leave_stash(LpReplay *x, const When *w, LpErr *e)
         if (s->off_chip && t < 0)
             continue;
         if (s->off_chip)
-            store(x, w, t);
+            lp_replay_store(x, w, t);
         LP_TRY(leave_off(x, w, s->v, &x->ring[i][w->mb % s->depth], e));
     }
     return LP_OK;
 }
 
-static LpStatus send(LpReplay *x, const When *w, LpErr *e)
+static LpStatus send(LpReplay *x, const LpWhen *w, LpErr *e)
 {
     for (size_t i = 0; i < x->p->n_copy; i++) {
         const LpIpuCopy *m = &x->p->copy[i];
@@ -599,8 +498,9 @@ static LpStatus send(LpReplay *x, const When *w, LpErr *e)
         int t = lp_ipu_transfer(x->p, LP_TRANSFER_COPY, i, w->run, false);
         if (t < 0)
             continue;
-        store(x, w, t);
-        LP_TRY(leave_off(x, w, m->v, &x->link[i][part_of(x, w->mb)], e));
+        lp_replay_store(x, w, t);
+        LP_TRY(
+            leave_off(x, w, m->v, &x->link[i][lp_replay_part_of(x, w->mb)], e));
     }
     return LP_OK;
 }
@@ -618,7 +518,7 @@ void lp_replay_output(LpReplay *x, size_t var, const void *from)
 }
 
 /* Variables and outputs that the run writes. */
-static LpStatus write_var(LpReplay *x, const When *w, size_t i, LpErr *e)
+static LpStatus write_var(LpReplay *x, const LpWhen *w, size_t i, LpErr *e)
 {
     const LpVariable *var = &x->step->var[i];
     LpVal v = var->micro_out;
@@ -631,14 +531,15 @@ static LpStatus write_var(LpReplay *x, const When *w, size_t i, LpErr *e)
     if (!lp_replay_has(x, i, w->run, false))
         s = lp_replay_dead_read(x, v, w->run, e);
     else if (lp_ipu_off_chip(x->p, var))
-        store(x, w, lp_ipu_transfer(x->p, LP_TRANSFER_VAR, i, w->run, false));
+        lp_replay_store(
+            x, w, lp_ipu_transfer(x->p, LP_TRANSFER_VAR, i, w->run, false));
     if (s == LP_OK)
         lp_replay_output(x, i, from);
     lp_free(made);
     return s;
 }
 
-static LpStatus write_vars(LpReplay *x, const When *w, LpErr *e)
+static LpStatus write_vars(LpReplay *x, const LpWhen *w, LpErr *e)
 {
     for (size_t i = 0; i < x->step->n_var; i++) {
         LpVal v = x->step->var[i].micro_out;
@@ -654,7 +555,7 @@ LpStatus lp_replay_run_stage(LpReplay *x, int run, int64_t mb, LpErr *e)
 {
     const LpStagePass *r = &x->p->pass[run];
     LpIpuBytes *u = &x->ipu[r->ipu];
-    When w = {.run = run, .mb = mb};
+    LpWhen w = {.run = run, .mb = mb};
     x->mb = mb;
     u->now = x->turn * u->line + x->base[run];
     LP_TRY(bring_vars(x, &w, e));
@@ -668,134 +569,9 @@ LpStatus lp_replay_run_stage(LpReplay *x, int run, int64_t mb, LpErr *e)
     return lp_replay_account(x, r->ipu, NULL, 0, e);
 }
 
-/* ---- what a row loads for the next one ----------------------------------- */
-/* Is a store of what transfer t loads still under way in this row? */
-static bool on_its_way(const LpReplay *x, const LpTransfer *t, int64_t mb)
-{
-    for (size_t i = 0; i < x->p->n_transfer; i++) {
-        const LpTransfer *u = &x->p->transfer[i];
-        if (u->run >= 0 && !u->load && u->of == t->of && u->at == t->at &&
-            *stored(x, (int)i, mb) >= x->n_row)
-            return true;
-    }
-    return false;
-}
-
-/* The value that transfer t loads; LP_NOVAL: a variable. */
-static LpVal value_of(const LpReplay *x, const LpTransfer *t)
-{
-    return t->of == LP_TRANSFER_STASH  ? x->p->stash[t->at].v
-           : t->of == LP_TRANSFER_COPY ? x->p->copy[t->at].v
-                                       : LP_NOVAL;
-}
-
-/* Where it lies in streaming memory; NULL: it is not there. */
-static const LpSlot *slot_of(const LpReplay *x, const LpTransfer *t, int64_t mb)
-{
-    const LpSlot *at = t->of == LP_TRANSFER_STASH
-                           ? &x->ring[t->at][mb % x->p->stash[t->at].depth]
-                           : &x->link[t->at][part_of(x, mb)];
-    return at->tag == mb + 1 && at->cell ? at : NULL;
-}
-
-/* Into the memory of an IPU, after its last run. */
-static LpStatus place_early(LpReplay *x, const LpTransfer *t, const When *w,
-                            int64_t turn, const void *from, LpErr *e)
-{
-    LpVal v = value_of(x, t);
-    int ipu = x->p->pass[w->run].ipu;
-    const LpLiveRange *h = v ? lp_replay_range(x, w->run, v) : NULL;
-    uint32_t block = v ? h ? h->block : 0 : block_of_visitor(x, t->at, w->run);
-    if (block == 0)
-        return lp_replay_dead_read(x, v, w->run, e);
-    LpIpuBytes *u = &x->ipu[ipu];
-    const LpLiveSpan *s = &x->p->memory[ipu].span[block - 1];
-    int64_t period = turn / lp_ipu_serial(x->p) * u->line;
-    u->now = period + s->from;
-    char *to =
-        lp_block_put(x, ipu, block, (LpHolds){v, v ? -1 : (int)t->at, w->mb},
-                     u->now, period + s->to);
-    memcpy(to, from,
-           (size_t)(v ? value_bytes(x, v)
-                      : lp_type_bytes(&x->step->var[t->at].type)));
-    return lp_replay_account(x, ipu, NULL, 0, e);
-}
-
-static LpStatus load_ahead(LpReplay *x, int i, const When *w, int64_t turn,
-                           LpErr *e)
-{
-    const LpTransfer *t = &x->p->transfer[i];
-    LpStreamWhen when;
-    if (t->run != w->run || !t->load ||
-        !lp_ipu_moves(x->p, t, part_of(x, w->mb), &when) ||
-        when == LP_STREAM_ALONE || when == LP_STREAM_WITH)
-        return LP_OK;
-    LpVal v = value_of(x, t);
-    const LpSlot *at = v ? slot_of(x, t, w->mb) : NULL;
-    x->lost.freed = false;
-    x->lost.over = LP_NOVAL;
-    if ((v && !at) || on_its_way(x, t, w->mb))
-        return lp_replay_dead_read(x, v ? v : x->step->var[t->at].micro_in,
-                                   w->run, e);
-    count_io(x, t, when);
-    lp_replay_move(x, LP_ACT_LOAD, x->p->pass[w->run].ipu, 0, t->bytes);
-    x->brought[i] = w->mb + 1;
-    if (!lp_ipu_comes_early(t))
-        return LP_OK;
-    return place_early(x, t, w, turn,
-                       v ? at->cell->data : lp_replay_here(x, t->at), e);
-}
-
-LpStatus lp_replay_load_ahead(LpReplay *x, const LpRow *next, int64_t turn,
-                              LpErr *e)
-{
-    for (uint32_t k = 0; k < next->n; k++) {
-        const LpAct *a = &next->act[k];
-        When w = {.run = a->run, .mb = turn - a->offset};
-        for (size_t i = 0; a->kind == LP_ACT_COMPUTE && i < x->p->n_transfer;
-             i++)
-            LP_TRY(load_ahead(x, (int)i, &w, turn, e));
-    }
-    return LP_OK;
-}
-
-/* What stays for all micro-batches of a weight update has memory from the
- * beginning. */
-void lp_replay_begin_kept(LpReplay *x)
-{
-    for (size_t i = 0; i < x->p->n_transfer; i++) {
-        const LpTransfer *t = &x->p->transfer[i];
-        if (t->run < 0 || !t->load || t->of != LP_TRANSFER_VAR ||
-            !is_kept(x, t->at))
-            continue;
-        int ipu = x->p->pass[t->run].ipu;
-        LpIpuBytes *u = &x->ipu[ipu];
-        uint32_t block = block_of_visitor(x, t->at, t->run);
-        if (block == 0)
-            continue; /* whoever reads it does not find it */
-        u->now = 0;
-        char *to =
-            lp_block_put(x, ipu, block, (LpHolds){LP_NOVAL, (int)t->at, 0}, 0,
-                         x->p->micro_batches * u->line - 1);
-        memcpy(to, lp_replay_here(x, t->at),
-               (size_t)lp_type_bytes(&x->step->var[t->at].type));
-    }
-}
-
-void lp_replay_store_late(LpReplay *x)
-{
-    for (size_t i = 0; i < x->p->n_transfer; i++) {
-        const LpTransfer *t = &x->p->transfer[i];
-        if (!x->late[i])
-            continue;
-        count_io(x, t, LP_STREAM_BESIDE);
-        lp_replay_move(x, LP_ACT_STORE, x->p->pass[t->run].ipu, 0, t->bytes);
-        x->late[i] = false;
-    }
-}
-
 /* Where rows are of several micro-batches it is there for the next period. */
-static LpStatus arrive(LpReplay *x, const LpIpuCopy *m, const When *w, LpErr *e)
+static LpStatus arrive(LpReplay *x, const LpIpuCopy *m, const LpWhen *w,
+                       LpErr *e)
 {
     const LpIpuPlan *p = x->p;
     LpIpuBytes *u = &x->ipu[m->to_ipu];
@@ -827,9 +603,9 @@ LpStatus lp_replay_deliver(LpReplay *x, int from, LpErr *e)
         const LpIpuCopy *m = &x->p->copy[i];
         if (m->from != from || x->sent[i] == 0)
             continue;
-        When w = {from, x->p->pass[from].n, x->sent[i] - 1};
+        LpWhen w = {from, x->p->pass[from].n, x->sent[i] - 1};
         LP_TRY(arrive(x, m, &w, e));
-        x->link[i][part_of(x, w.mb)].tag = w.mb + 1;
+        x->link[i][lp_replay_part_of(x, w.mb)].tag = w.mb + 1;
         x->sent[i] = 0;
     }
     return LP_OK;

@@ -127,16 +127,42 @@ LpStatus lp_replay_account(LpReplay *x, int ipu, const LpCost *c, int64_t made,
 LpStatus lp_replay_check_peaks(const LpReplay *x, LpErr *e);
 LpStatus lp_replay_check_held(const LpReplay *x, LpErr *e);
 
+/* ---- streaming memory (replay_stream.c) ---------------------------------- */
+/* An entry of a run. */
+typedef struct LpWhen {
+    int run;
+    uint32_t entry; /* n of the run: its end */
+    int64_t mb;
+} LpWhen;
+
+/* Does the turning row still have variable i, which its forward run brought? */
+bool lp_replay_held(const LpReplay *x, size_t i, int run);
+/* Does it stay when it has come? */
+bool lp_replay_keeps(const LpReplay *x, size_t var);
+/* The block of a variable that comes for the run, or has come for its forward
+ * run; 0: none. */
+uint32_t lp_replay_visitor_block(const LpReplay *x, size_t var, int run);
+/* Of the micro-batches that pass a phase together. */
+int64_t lp_replay_part_of(const LpReplay *x, int64_t mb);
+/* Has transfer i come for the run, with a row before it? Or it comes now. */
+bool lp_replay_has_come(LpReplay *x, const LpWhen *w, int i);
+/* Has it been in the memory of the IPU since then? */
+bool lp_replay_came_early(const LpReplay *x, const LpWhen *w, int i);
+/* Stores transfer i, or the next row will. */
+void lp_replay_store(LpReplay *x, const LpWhen *w, int i);
+/* What the row loads for the next one; what it stores for the one before. */
+LpStatus lp_replay_load_ahead(LpReplay *x, const LpRow *next, int64_t turn,
+                              LpErr *e);
+void lp_replay_store_late(LpReplay *x);
+/* What stays for all micro-batches of a weight update has memory from the
+ * beginning. */
+void lp_replay_begin_kept(LpReplay *x);
+
 /* ---- runs (replay_run.c) ------------------------------------------------- */
 LpStatus lp_replay_dead_read(const LpReplay *x, LpVal v, int run, LpErr *e);
 /* Is variable i there for the run (-1: the update), or can it be stored? */
 bool lp_replay_has(const LpReplay *x, size_t i, int run, bool load);
 LpStatus lp_replay_run_stage(LpReplay *x, int run, int64_t mb, LpErr *e);
-/* What the row loads for the next one; what it stores for the one before. */
-LpStatus lp_replay_load_ahead(LpReplay *x, const LpRow *next, int64_t turn,
-                              LpErr *e);
-void lp_replay_store_late(LpReplay *x);
-void lp_replay_begin_kept(LpReplay *x);
 /* What run `from` has sent arrives. */
 LpStatus lp_replay_deliver(LpReplay *x, int from, LpErr *e);
 /* Writes a slice of an output, or copies a variable out of it. */
