@@ -94,10 +94,11 @@ LpConvert lp_convert_loop(LpDtype from, LpDtype to);
 typedef const LpLoopRow LpUnaryLoops[LP_N_UNARY_LOOPS];
 typedef const LpLoopRow LpBinaryLoops[LP_N_LOOPS - LP_N_UNARY_LOOPS];
 typedef const LpConvert LpConvertLoops[LP_N_DTYPES][LP_N_DTYPES];
-typedef const LpLoop LpStoredHalfLoops[LP_N_LOOPS - LP_N_UNARY_LOOPS];
+/* By stored type; a row may be NULL, as may be what stands in one. */
+typedef const LpLoop *const LpStoredLoops[LP_N_DTYPES];
 LP_SIMD_EXTERN(LpUnaryLoops, lp_loops_unary);
 LP_SIMD_EXTERN(LpBinaryLoops, lp_loops_binary);
-LP_SIMD_EXTERN(LpStoredHalfLoops, lp_loops_stored_half);
+LP_SIMD_EXTERN(LpStoredLoops, lp_loops_stored);
 LP_SIMD_EXTERN(LpConvertLoops, lp_loops_convert);
 
 #endif

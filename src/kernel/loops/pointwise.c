@@ -37,20 +37,25 @@ static bool same_layout(const LpDesc *a, const LpDesc *b)
     return true;
 }
 
-/* Takes the loop over float16 where all that is read and written is that. */
-static void choose_half(const LpKernelReq *r, LpPwNode *n)
+/* Takes the loop over what is stored where all that is read and written is of
+ * that type; a number has its values in integers alone. */
+static void choose_stored(const LpKernelReq *r, LpPwNode *n)
 {
-    bool all = n->half && r->out[0].dtype == LP_F16;
+    if (!n->stored)
+        return;
+    LpDtype t = n->values, out = r->out[0].dtype;
+    bool whole = lp_dtype_kind(t) == LP_KIND_INT;
+    bool all = out == t || n->out == LP_BOOL;
     for (int i = 0; all && i < n->n_in; i++) {
         const LpDesc *x = &r->in[(int)n->operand[i]];
-        all = !x->is_imm && x->dtype == LP_F16;
+        all = x->is_imm ? whole && n->splat_ok : x->dtype == t;
     }
     if (!all)
         return;
-    n->loop = n->half;
-    n->out = LP_F16;
+    n->loop = n->stored;
+    n->out = out;
     for (int i = 0; i < n->n_in; i++)
-        n->in[i] = LP_F16;
+        n->in[i] = t;
 }
 
 static void fill_plan(const LpKernelReq *r, const LpPwNode *node, LpPwPlan *p)
@@ -199,7 +204,7 @@ LP_KERNEL_PREPARE(lp_pointwise_prepare)
     LpPwNode node;
     _Static_assert(sizeof *p + 6 * sizeof *p->geo <= sizeof k->inl, "plan");
     lp_pointwise_resolve(r, &node);
-    choose_half(r, &node);
+    choose_stored(r, &node);
     fill_plan(r, &node, p);
     uint8_t policy = lp_pointwise_of(r->op)->policy;
     bool is_function = policy >= LP_PW_FLOAT && policy <= LP_PW_FLOAT_ONLY;

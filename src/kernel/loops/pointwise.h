@@ -44,7 +44,8 @@ typedef union LpPwOne {
 /* What one node computes. */
 typedef struct LpPwNode {
     LpLoop loop;              /* NULL: the identity (a conversion) */
-    LpLoop half;              /* of float16 as stored, or NULL */
+    LpLoop stored;            /* of `values` as they are stored, or NULL */
+    LpDtype values;           /* the type that is computed */
     LpDtype in[LP_PW_MAX_IN]; /* what the loop reads, by loop operand */
     LpDtype out;              /* what the loop writes */
     LpDtype number;           /* what an immediate is rounded to first */

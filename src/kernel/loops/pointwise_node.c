@@ -15,14 +15,14 @@ const LpLoopRow *lp_loop_row(int loop)
                                    : binary + (loop - LP_N_UNARY_LOOPS);
 }
 
-/* Of float16 operands and a float16 result as they are stored: the float loop's
- * values rounded once. NULL: none. */
-static LpLoop half_loop(int loop)
+/* Of operands and results of type t as they are stored, without the conversions
+ * around lp_loop_row's. NULL: none. */
+static LpLoop stored_loop(int loop, LpDtype t)
 {
-    static const LpLoop *_Atomic table;
+    static const LpLoop *const *_Atomic table;
     if (!table) /* as above */
-        table = LP_SIMD_PICK(lp_loops_stored_half);
-    return loop < LP_N_UNARY_LOOPS ? NULL : table[loop - LP_N_UNARY_LOOPS];
+        table = LP_SIMD_PICK(lp_loops_stored);
+    return table[t] ? table[t][loop] : NULL;
 }
 
 LpConvert lp_convert_loop(LpDtype from, LpDtype to)
@@ -73,7 +73,8 @@ static void resolve_cast(const LpKernelReq *r, LpPwNode *n)
 {
     LpDtype from = r->in[0].is_imm ? LP_DT_NONE : r->in[0].dtype;
     LpDtype to = r->out[0].dtype;
-    n->loop = n->half = NULL;
+    n->loop = n->stored = NULL;
+    n->values = to;
     n->n_in = 1;
     n->operand[0] = 0;
     n->splat_ok = n->divides = false;
@@ -128,7 +129,8 @@ void lp_pointwise_resolve(const LpKernelReq *r, LpPwNode *n)
     narrow(r, values, pw->policy == LP_PW_BOOL, n);
     const LpLoopRow *row = lp_loop_row(loop);
     n->loop = t == LP_F32 ? row->f32 : t == LP_F64 ? row->f64 : row->i64;
-    n->half = half_loop(loop);
+    n->stored = stored_loop(loop, values);
+    n->values = values;
     for (int i = 0; i < n->n_in; i++)
         n->in[i] = i == 0 && pw->policy == LP_PW_MASK ? LP_BOOL : t;
     n->out = row->to_bool ? LP_BOOL : t;
