@@ -161,11 +161,13 @@ end
 
 -- The tree, and the steps in order.
 function Builder:build()
-  local report, at = self.report, 0
+  local report, at, update = self.report, 0, nil
   local root = self:program(nil, "Sequence", "run")
-  local update = report.loops > 1 and self:program(root, "Repeat", "weight updates",
-    { count = report.loops }) or root
   for _, loop in ipairs(report.sequence) do
+    if not update and not loop.once then -- behind what is before all updates
+      update = report.loops > 1 and self:program(root, "Repeat", "weight updates",
+        { count = report.loops }) or root
+    end
     local parent = loop.once and root or update
     if loop.count > 1 then
       parent = self:program(parent, "Repeat", "micro-batches", { count = loop.count })
@@ -254,7 +256,7 @@ function M.of(report)
   local target = record("target", { architecture = report.chip, numIPUs = report.ipus,
     numReplicas = report.replicas, tilesPerIpu = report.tiles,
     numTiles = report.tiles * report.ipus, numWorkerContexts = chip and chip.workers,
-    bytesPerTile = (report.memory[0] or { tile_bytes = 0 }).tile_bytes,
+    bytesPerTile = memory.tile_bytes(report),
     clockFrequency = report.clock_hz })
   return record("report", { report = report,
     poplarVersion = record("poplarVersion",

@@ -64,6 +64,17 @@ describe("an input that is fetched ahead", function()
     assert.equal("none", r.streams[2].ahead)
   end)
 
+  it("is fetched before the repeated weight updates in pva's tree of programs", function()
+    local r = simulate(ITERATIONS, nil, { train = true, accumulation = 4, device_iterations = 2 })
+    local names, last = {}, 0
+    for i, program in ipairs(pva.of(r).compilation.program.children) do
+      names[i] = program.name
+      assert.is_true(program.id > last)
+      last = program.id
+    end
+    assert.same({ "fill", "weight updates" }, names)
+  end)
+
   it("is not hidden without accumulation, along that", function()
     local r = simulate(ACCUMULATION, nil, { device_iterations = 4 })
     assert.same(rows(plain), rows(r))
