@@ -189,7 +189,7 @@ local function options_of(s, v)
   add(v.replicas ~= s.replicas, "replicas", { replicas = v.replicas })
   local script = s.accumulation // s.factor
   add(s.trains and v.accumulation ~= script, v.rows == 1 and "accumulation" or "micro_batch",
-    { accumulation = v.accumulation, factor = s.factor })
+    { accumulation = v.accumulation })
   add(v.recompute ~= (s.system.recompute or "auto"), "recompute_" .. v.recompute)
   for _, kind in ipairs(v.off_chip) do
     add(true, kind)

@@ -68,8 +68,7 @@ M.OPTIONS = {
   accumulator = OFF_CHIP:format("accumulator"),
   weight = OFF_CHIP:format("weight"),
   activation = OFF_CHIP:format("activation"),
-  micro_batch = "inputs of 1/{factor} of the rows, "
-    .. "SessionOptions.accumulationFactor = {accumulation}",
+  micro_batch = "SessionOptions.accumulationFactor = {accumulation} for the same batch",
   cuts = placed,
   ipus = placed,
   -- what makes a program faster

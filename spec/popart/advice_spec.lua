@@ -5,11 +5,18 @@ local errors = require("popart.errors")
 local helper = require("spec.helper")
 local poptorch = require("poptorch.advice")
 local tables = require("lupine.base.tables")
+local variants = require("lupine.plan.variants")
 
 describe("the advice of popart", function()
   it("is there for each hint that poptorch's is for", function()
     assert.same(tables.keys(poptorch.ADVICE), tables.keys(advice.ADVICE))
     assert.same(tables.keys(poptorch.OPTIONS), tables.keys(advice.OPTIONS))
+  end)
+
+  it("spells the options of variants that have more rows, too", function()
+    local list = { { hint = "micro_batch", detail = { accumulation = 2 } } }
+    assert.same({ "SessionOptions.accumulationFactor = 2 for the same batch" },
+      variants.spelled(list, advice.OPTIONS))
   end)
 
   it("stands behind the message, by PopART's names", function()

@@ -121,7 +121,7 @@ local function of_smaller(trial, smaller)
       break
     end
     local remedy = result(trial, { hint = "micro_batch", text = ("%s of the rows in a micro-batch")
-      :format(SHARES[factor]) }, other.base, { accumulation = accumulation, factor = factor })
+      :format(SHARES[factor]) }, other.base, { accumulation = accumulation })
     remedy.trial = other
     out[#out + 1] = remedy
     if remedy.fits then
