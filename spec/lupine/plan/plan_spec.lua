@@ -226,6 +226,18 @@ describe("a plan", function()
       { ipus = { 1 } }).plans[1].samples_per_second)
   end)
 
+  it("lets as many replicas share rows as the script does, where that is possible", function()
+    local step = helper.chain(1, { train = true, accumulation = 4, replicas = 2 })
+    local groups = { [1] = 1, [2] = 1, [3] = 3, [4] = 2 } -- of replicas that share
+    local plan = lupine.plan(step, { ipus = { 1, 2, 3, 4 }, system = { input_groups = 1 } })
+    for _, v in ipairs(plan.plans) do
+      assert.equal(report.simulate(step, { replicas = v.replicas, accumulation = v.accumulation,
+        input_groups = groups[v.replicas], recompute = v.recompute, partials = v.partials,
+        proportion = v.proportion }).samples_per_second, v.samples_per_second)
+    end
+    assert.equal(4, #plan.plans)
+  end)
+
   it("refuses what is no program or option", function()
     local step = helper.chain(1, {})
     raises("TypeError", "expected an executor of poptorch, got", lupine.plan, 3)
