@@ -170,6 +170,32 @@ describe("a plan", function()
     assert.is_nil(large.setPartialsType)
   end)
 
+  it("has cuts that no other beats with what else it changes", function()
+    local widths = { 256, 1024, 1024, 2048, 2048, 256 }
+    torch.set_default_device("meta")
+    local x, y = torch.zeros(16 * 256, widths[1]), torch.zeros(16 * 256, widths[#widths])
+    local plans = training(model_of(widths, 5), options_of(16)):plan({ inputs = { x, y },
+      ipus = { 2 }, accumulation = { 16 } }).plans
+    local v = plans[1].stages == 2 and plans[1] or plans[2]
+    assert.same({ 2, "none" }, { v.stages, v.recompute })
+    for i = 1, 5 do
+      for _, name in ipairs({ "relu", i > 1 and "layer" or nil }) do
+        local model = model_of(widths, 5)
+        poptorch.BeginBlock(model:get_submodule("net." .. name .. i), { user_id = "b", ipu_id = 1 })
+        local options = options_of(16)
+        options._Popart:set("autoRecomputation", RECOMPUTATION[v.recompute])
+        options.Precision:setPartialsType(v.partials == "half" and torch.half or torch.float)
+        if v.proportion then
+          options:setAvailableMemoryProportion(proportions(v.proportion))
+        end
+        local compiled = training(model, options)
+        compiled:compile(x, y)
+        assert.is_true(compiled:report().samples_per_second <= v.samples_per_second, name .. i)
+      end
+    end
+    torch.set_default_device("cpu")
+  end)
+
   it("takes accumulations that are given", function()
     local executor, inputs = wide(32, 4, 8)
     executor:compile(table.unpack(inputs))
@@ -193,6 +219,10 @@ describe("a plan", function()
     assert.is_true(by["1 x 1"].fits)
     assert.same({ "optimizer" }, by["1 x 1"].off_chip)
     assert.is_true(by["2 x 1"].fullest < 1 and by["1 x 1"].fullest < 1)
+    executor, inputs = layers(4800, 2, 8192, torch.float32, function() end)
+    local best = executor:plan({ inputs = inputs, ipus = { 1 } }).plans[1]
+    assert.is_number(best.proportion) -- with which accumulators may stay
+    assert.same({ "optimizer" }, best.off_chip)
     executor, inputs = wide(12000, 1, 1)
     plan = executor:plan({ inputs = inputs, ipus = { 1 } })
     assert.is_false(plan.plans[1].fits)
