@@ -2,6 +2,8 @@
  * loses only the memory of the plan. */
 #include "runtime/cost/plan_cache.h"
 
+#include "runtime/cost/memo.h"
+
 #include "src/base/hash.h"
 #include "src/base/map.h"
 #include "src/base/mem.h"
@@ -16,6 +18,7 @@ struct LpPlanCache {
     Entry *entry;
     size_t n, cap;
     int64_t hits;
+    LpCostMemo *memo;
 };
 
 LpPlanCache *lp_plan_cache_new(void)
@@ -29,7 +32,13 @@ void lp_plan_cache_free(LpPlanCache *c)
         return;
     lp_map_fini(&c->at);
     lp_free(c->entry);
+    lp_cost_memo_release(c->memo);
     lp_free(c);
+}
+
+LpCostMemo **plan_cache_memo(LpPlanCache *c)
+{
+    return &c->memo;
 }
 
 int64_t lp_plan_cache_hits(const LpPlanCache *c)

@@ -15,5 +15,7 @@ typedef struct PlanKey {
 PlanKey plan_key(const LpCostCtx *x, LpCostType t, LpConvPass pass);
 bool plan_cache_find(LpPlanCache *c, const PlanKey *k, LpPlan *p);
 void plan_cache_add(LpPlanCache *c, const PlanKey *k, const LpPlan *p);
+/* Where its costs are (memo.h). */
+struct LpCostMemo **plan_cache_memo(LpPlanCache *c);
 
 #endif

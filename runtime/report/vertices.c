@@ -82,10 +82,8 @@ static void place_all(Totals *x, int ipu)
 
 LpVertexTotals *lp_report_vertices(const LpIpuPlan *p, LpErr *e)
 {
-    const LpGraph *u = p->step->update;
-    size_t labels = p->step->micro->n_node + (u ? u->n_node : 0) + 1;
     Totals x = {.p = p, .t = lp_calloc(1, sizeof *x.t)};
-    x.seen = lp_calloc(labels, sizeof *x.seen);
+    x.seen = lp_calloc((size_t)p->n_label + 1, sizeof *x.seen);
     if (!x.t || !x.seen) {
         lp_no_memory(e);
         lp_free(x.t);
@@ -93,7 +91,7 @@ LpVertexTotals *lp_report_vertices(const LpIpuPlan *p, LpErr *e)
         return NULL;
     }
     for (int ipu = 0; ipu < p->n_ipus; ipu++) {
-        memset(x.seen, 0, labels * sizeof *x.seen);
+        memset(x.seen, 0, p->n_label * sizeof *x.seen);
         place_all(&x, ipu);
     }
     lp_report_each_run(p, run, &x);

@@ -1,15 +1,13 @@
 /* Cost of every node and run. Equal work (operator, attributes, types, kind of
- * pass, bound of memory) gets one label and is planned once; the memory pass
- * counts the code and vertices of a label once an IPU, as outlining does.
+ * pass, bound of memory) gets one label and is planned once, for this plan and
+ * others; the memory pass counts the code and vertices of a label once an IPU,
+ * as outlining does.
  *
  * What a matrix product is a gradient of is read from the graph: with a
  * parameter's view among its operands it is the forward product or the
  * gradient of its input; one whose result reaches an accumulator through views,
  * casts, sums and additions alone is a gradient of weights. */
 #include "src/base/checked.h"
-#include "src/base/hash.h"
-#include "src/base/map.h"
-#include "src/base/random.h"
 #include "src/passes/ipu/ipu.h"
 
 #include <string.h>
@@ -25,99 +23,158 @@ typedef struct Work {
     LpConvPass pass;
 } Work;
 
-typedef struct Label {
-    Work work;
-    LpCost *cost;
-} Label;
-
 typedef struct Costs {
     LpIpuPlan *p;
-    LpMap label; /* by hash of the work */
-    uint32_t n_label;
-    Label *of_label;
-    size_t cap_label;
+    uint64_t *key; /* of the node that is asked for; see put */
+    size_t n_key, cap_key;
+    size_t n_same;        /* words that all keys of the plan begin with */
+    const LpGraph **body; /* of those met, one of each kind */
+    size_t n_body, cap_body;
     bool *weight; /* value: a parameter, seen through views and casts */
     bool *grad;   /* value: becomes part of an accumulator */
 } Costs;
 
-/* ---- labels -------------------------------------------------------------- */
-static uint64_t hash_type(uint64_t h, const LpType *t)
+/* ---- labels --------------------------------------------------------------
+ * Work has a key, its label is the number of the key's entry in the memo. */
+static bool room(Costs *c, size_t n)
 {
-    h = lp_mix64_pair(h, (uint64_t)t->dtype * 2 + t->wrapped);
+    return c->n_key + n <= c->cap_key ||
+           LP_GROW(c->key, c->cap_key, c->n_key + n);
+}
+
+/* Where there is room. */
+static void put(Costs *c, uint64_t word)
+{
+    c->key[c->n_key++] = word;
+}
+
+static bool put_bytes(Costs *c, const void *p, size_t n)
+{
+    size_t words = n / sizeof *c->key + 1;
+    if (!room(c, words + 1))
+        return false;
+    put(c, n);
+    c->key[c->n_key + words - 1] = 0;
+    memcpy(c->key + c->n_key, p, n);
+    c->n_key += words;
+    return true;
+}
+
+static bool put_type(Costs *c, const LpType *t)
+{
+    if (!room(c, 1 + LP_MAX_DIMS))
+        return false;
+    put(c, (uint64_t)t->dtype << 16 | (uint64_t)t->ndim << 8 | t->wrapped);
     for (int i = 0; i < t->ndim; i++)
-        h = lp_mix64_pair(h, (uint64_t)t->shape[i]);
-    return lp_mix64_pair(h, (uint64_t)t->ndim);
+        put(c, (uint64_t)t->shape[i]);
+    return true;
 }
 
-static const char *outline_of(const Work *w)
+/* The number of the body that it is like, for this plan: its nodes may have
+ * shares of their own. */
+static bool put_body(Costs *c, const LpGraph *body)
 {
-    return w->g->origin[w->g->node[w->node].origin].outline;
+    size_t i = 0;
+    while (i < c->n_body && !lp_graph_same(c->body[i], body))
+        i++;
+    if (i == c->n_body) {
+        if (!LP_GROW(c->body, c->cap_body, i))
+            return false;
+        c->body[c->n_body++] = body;
+    }
+    put(c, lp_cost_memo_turn(c->p->memo));
+    put(c, i);
+    return true;
 }
 
-static uint64_t hash_of(const Work *w)
+static bool put_attr(Costs *c, const LpAttr *a)
+{
+    if (!room(c, 3))
+        return false;
+    put(c, a->kind);
+    switch (a->kind) {
+    case LP_ATTR_NONE:
+        return true;
+    case LP_ATTR_INTS:
+        return put_bytes(c, a->v, (size_t)a->n * sizeof *a->v);
+    case LP_ATTR_SCALAR:
+        put(c, a->s.kind);
+        put(c, (uint64_t)a->s.i);
+        return true;
+    case LP_ATTR_STR:
+        return put_bytes(c, a->str, strlen(a->str));
+    case LP_ATTR_GRAPH:
+        return put_body(c, a->graph);
+    default:
+        put(c, (uint64_t)a->i);
+        return true;
+    }
+}
+
+static uint64_t bits_of(double x)
+{
+    return (uint64_t)lp_attr_float(x).i;
+}
+
+/* What costs of the plan's nodes have in common. */
+static bool put_plan(Costs *c)
+{
+    const LpIpuPlan *p = c->p;
+    if (!room(c, 8))
+        return false;
+    put(c, (uint64_t)(uintptr_t)p->o.chip);
+    put(c, (uint64_t)(uintptr_t)p->o.system);
+    put(c, (uint64_t)lp_ipu_rivals(p));
+    put(c, (uint64_t)p->n_ipus);
+    put(c, (uint64_t)lp_ipu_tiles(p));
+    put(c, (uint64_t)p->o.partials << 1 | p->o.stable_norm);
+    put(c, (uint64_t)lp_ipu_ctx(p, 0).host_sync);
+    c->n_same = c->n_key;
+    return true;
+}
+
+/* What a custom operator's library says is asked each time. */
+static bool put_work(Costs *c, const Work *w)
 {
     const LpGraphNode *d = &w->g->node[w->node];
-    LpAttr proportion = lp_attr_float(w->share.proportion);
-    uint64_t h = lp_mix64_pair(d->op->id, (uint64_t)w->pass);
-    h = lp_mix64_pair(h, lp_attr_hash(&proportion));
-    h = lp_hash_str(h, outline_of(w));
-    h = lp_mix64_pair(h, (uint64_t)w->share.tiles);
-    h = lp_mix64_pair(h, (uint64_t)w->share.partials);
-    h = lp_hash_attrs(d->op, d->attr, h);
+    const char *outline = w->g->origin[d->origin].outline;
+    bool custom = d->op->id == LP_OP_custom || d->op->id == LP_OP_custom_grad;
+    c->n_key = c->n_same;
+    if (!room(c, 8))
+        return false;
+    put(c, (uint64_t)d->op->id << 32 | (uint64_t)w->pass);
+    put(c, bits_of(w->share.proportion));
+    put(c, (uint64_t)w->share.tiles << 32 | (uint64_t)w->share.partials);
+    put(c, (uint64_t)d->n_in << 32 | (uint64_t)d->n_out);
+    put(c, custom ? lp_cost_memo_turn(c->p->memo) : 0);
     for (uint32_t i = 0; i < d->n_in; i++) {
-        LpType t = lp_graph_operand_type(w->g, d->in[i]);
-        h = hash_type(h, &t);
+        LpVal v = d->in[i];
+        if (!put_type(c, lp_is_imm(v)
+                             ? lp_number_type(lp_graph_scalar(w->g, v).kind)
+                             : lp_graph_type(w->g, v)))
+            return false;
     }
     for (uint32_t i = 0; i < d->n_out; i++)
-        h = hash_type(h, lp_graph_type(w->g, d->out + i));
-    return h;
-}
-
-/* Values may be of two graphs: of the micro-batch and of the update. */
-static bool same_types(const Work *a, const Work *b)
-{
-    const LpGraphNode *x = &a->g->node[a->node], *y = &b->g->node[b->node];
-    bool same = x->n_in == y->n_in && x->n_out == y->n_out;
-    for (uint32_t i = 0; same && i < x->n_in; i++) {
-        LpType s = lp_graph_operand_type(a->g, x->in[i]);
-        LpType t = lp_graph_operand_type(b->g, y->in[i]);
-        same = s.wrapped == t.wrapped && lp_type_eq(&s, &t);
-    }
-    for (uint32_t i = 0; same && i < x->n_out; i++)
-        same = lp_type_eq(lp_graph_type(a->g, x->out + i),
-                          lp_graph_type(b->g, y->out + i));
-    return same;
-}
-
-static bool same_work(const Work *a, const Work *b)
-{
-    const LpGraphNode *x = &a->g->node[a->node], *y = &b->g->node[b->node];
-    return x->op == y->op && a->pass == b->pass &&
-           a->share.proportion == b->share.proportion &&
-           a->share.tiles == b->share.tiles &&
-           strcmp(outline_of(a), outline_of(b)) == 0 &&
-           a->share.partials == b->share.partials && same_types(a, b) &&
-           lp_same_attrs(x->op, x->attr, y->attr);
+        if (!put_type(c, lp_graph_type(w->g, d->out + i)))
+            return false;
+    for (int i = 0; i < d->op->n_attr; i++)
+        if (!put_attr(c, &d->attr[i]))
+            return false;
+    return put_bytes(c, outline, strlen(outline));
 }
 
 static LpStatus cost_node(Costs *c, const Work *w, LpNodeCost *out)
 {
-    uint64_t h = hash_of(w);
-    const uint32_t *at = lp_map_first(&c->label, h);
-    while (at && !same_work(&c->of_label[*at].work, w))
-        at = lp_map_next(&c->label, at);
-    uint32_t label = at ? *at : c->n_label;
-    if (!at) {
-        LP_FAIL_IF(!LP_GROW(c->of_label, c->cap_label, label) ||
-                       !lp_map_add(&c->label, h, label),
-                   c->p->err, LP_E_MEMORY, "out of memory");
-        c->of_label[label] = (Label){*w, lp_ipu_alloc(c->p, 1, sizeof(LpCost))};
-        LP_TRY(c->p->err->code);
-        LP_TRY(lp_ipu_node_cost(c->p, w->g, w->node, &w->share, w->pass,
-                                c->of_label[label].cost));
-        c->n_label++;
+    LpIpuPlan *p = c->p;
+    if (!put_work(c, w))
+        return lp_no_memory(p->err);
+    if (!lp_cost_memo_find(p->memo, c->key, c->n_key, &out->label)) {
+        LpCost cost;
+        LP_TRY(lp_ipu_node_cost(p, w->g, w->node, &w->share, w->pass, &cost));
+        if (!lp_cost_memo_add(p->memo, c->key, c->n_key, &cost, &out->label))
+            return lp_no_memory(p->err);
     }
-    *out = (LpNodeCost){c->of_label[label].cost, label};
+    out->cost = lp_cost_memo_at(p->memo, out->label);
     return LP_OK;
 }
 
@@ -243,6 +300,8 @@ static LpStatus build(Costs *c)
     c->weight = lp_ipu_scratch(p, g->n_value, sizeof *c->weight);
     c->grad = lp_ipu_scratch(p, g->n_value, sizeof *c->grad);
     LP_TRY(p->err->code);
+    if (!put_plan(c))
+        return lp_no_memory(p->err);
     find_weights(c);
     for (LpNodeId n = 0; n < g->n_node; n++) {
         Work w = {g, n, p->share[n], kind_of(c, g, n)};
@@ -273,7 +332,8 @@ LpStatus lp_ipu_costs(LpIpuPlan *p)
 {
     Costs c = {.p = p};
     LpStatus s = build(&c);
-    lp_map_fini(&c.label);
-    lp_free(c.of_label);
+    p->n_label = lp_cost_memo_n(p->memo);
+    lp_free(c.key);
+    lp_free(c.body);
     return s;
 }

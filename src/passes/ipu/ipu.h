@@ -13,7 +13,7 @@
 #ifndef LP_PASSES_IPU_IPU_H
 #define LP_PASSES_IPU_IPU_H
 
-#include "runtime/cost/cost.h"
+#include "runtime/cost/memo.h"
 #include "src/ir/step.h"
 
 #define LP_MAX_IPUS 1024 /* of all replicas of one process */
@@ -381,6 +381,7 @@ typedef struct LpIpuPlan {
     LpPlacement placement; /* borrowed while the passes run */
     LpArena mem, scratch;  /* scratch: of the pass that runs */
     LpPlanCache *cache;
+    LpCostMemo *memo; /* of that, which has the nodes' costs; retained */
     LpErr *err;
 
     const LpStrategyOps *strategy; /* o.strategy, or what it is for one stage */
@@ -416,6 +417,7 @@ typedef struct LpIpuPlan {
     LpShare *share;                 /* by node of micro */
     LpStart *val_start, *var_start; /* by value of micro, by variable */
     LpNodeCost *cost, *update_cost;
+    uint32_t n_label;
     LpAhead *ahead; /* of streams */
     int64_t *io;    /* by IPU: bytes on its I/O tiles, in the row with most */
     LpRow *row;
@@ -500,6 +502,8 @@ bool lp_ipu_fits(const LpIpuPlan *p, const LpIpuMemory *m);
 int lp_ipu_tiles(const LpIpuPlan *p);
 /* Context of cost functions on one IPU. */
 LpCostCtx lp_ipu_ctx(const LpIpuPlan *p, int ipu);
+/* Replicas that share a machine's link to the host. */
+int lp_ipu_rivals(const LpIpuPlan *p);
 /* Cost of a node. */
 LpStatus lp_ipu_node_cost(LpIpuPlan *p, const LpGraph *g, LpNodeId id,
                           const LpShare *s, LpConvPass pass, LpCost *out);

@@ -469,11 +469,9 @@ bool lp_ipu_fits(const LpIpuPlan *p, const LpIpuMemory *m)
 static LpStatus prepare(Memory *x)
 {
     LpIpuPlan *p = x->p;
-    const LpGraph *u = p->step->update;
-    size_t labels = p->step->micro->n_node + (u ? u->n_node : 0);
     size_t moves = p->n_copy + p->n_transfer + 2 * p->step->n_var;
     p->memory = lp_ipu_alloc(p, (size_t)p->n_ipus, sizeof *p->memory);
-    x->seen = lp_ipu_marks(p, labels);
+    x->seen = lp_ipu_marks(p, p->n_label);
     x->moves = lp_ipu_scratch(p, moves, sizeof *x->moves);
     LP_TRY(p->err->code);
     LP_TRY(lp_ipu_by_ipu(p, &x->by));

@@ -2,6 +2,7 @@
  * its expansion. Views and markers only name what is there already. */
 #include "src/passes/ipu/ipu.h"
 
+#include "src/base/checked.h"
 #include "src/ir/cost.h"
 
 /* Rules run at most so deep in each other's expansions. */
@@ -119,13 +120,17 @@ static LpStatus cost_call(LpIpuPlan *p, const LpCostReq *r, LpCost *out,
     return s;
 }
 
+int lp_ipu_rivals(const LpIpuPlan *p)
+{
+    return (int)lp_min(p->replicas, p->o.system->ipus_machine);
+}
+
 LpStatus lp_ipu_node_cost(LpIpuPlan *p, const LpGraph *g, LpNodeId id,
                           const LpShare *s, LpConvPass pass, LpCost *out)
 {
-    int64_t replicas = p->replicas, most = p->o.system->ipus_machine;
     LpCostReq r = {.chip = p->o.chip,
                    .system = p->o.system,
-                   .rivals = (int)(replicas < most ? replicas : most),
+                   .rivals = lp_ipu_rivals(p),
                    .ipus = p->n_ipus,
                    .pass = (int)pass,
                    .cache = p->cache,

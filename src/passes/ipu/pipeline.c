@@ -104,7 +104,8 @@ LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
 #include "src/passes/ipu/passes.def"
 #undef PASS
     };
-    LpStatus s = check_loops(p);
+    p->memo = p->cache ? lp_cost_memo_of(p->cache) : NULL;
+    LpStatus s = p->memo ? check_loops(p) : lp_no_memory(e);
     p->micro_batches =
         lp_mul_sat(p->accumulation, step->update ? 1 : step->device_iterations);
     for (size_t i = 0; i < sizeof pass / sizeof *pass && s == LP_OK; i++) {

@@ -209,6 +209,7 @@ void lp_ipu_plan_free(LpIpuPlan *p)
     lp_free(p->transfer);
     lp_free(p->row);
     lp_free(p->loop);
+    lp_cost_memo_release(p->memo);
     lp_arena_fini(&p->mem);
     lp_arena_fini(&p->scratch);
     lp_free(p);
