@@ -30,9 +30,8 @@ typedef struct Live {
     size_t n_span, cap_span;
     const LpByIpu *by;
     uint32_t end, all; /* steps of a period; with those of the update */
-    int64_t peak[LP_TILE_CLASSES]; /* of what is not always live */
+    LpPeaks *peaks;    /* of what is not always live */
     int64_t peak_total, activation, temporary;
-    int64_t fullest;
     uint32_t peak_at;
     LpIpuMemory *m;
 } Live;
@@ -385,13 +384,12 @@ static LpStatus collect_update(Live *l)
 }
 
 /* Operands that a node has copies of are gone when it writes its results. */
-static void consider(Live *l, const LpTiles *always, const LpCost *c,
-                     const LpTiles *made, uint32_t at, LpLiveStep step)
+static void consider(Live *l, const LpCost *c, const LpTiles *made,
+                     LpLiveStep step)
 {
-    int64_t temp = c ? c->temp_tile_bytes : 0;
-    int64_t early = c ? c->early_tile_bytes : 0;
+    int64_t early = made ? c->early_tile_bytes : 0;
     int64_t total = l->tiles.total + (c ? lp_cost_temp_bytes(c) : 0);
-    if (made && c)
+    if (made)
         total -= lp_min(made->total, early * c->tiles);
     step.live = l->tiles.total;
     step.temporary = total - step.live;
@@ -401,31 +399,24 @@ static void consider(Live *l, const LpTiles *always, const LpCost *c,
         l->activation = l->tiles.total;
         l->temporary = total - l->tiles.total;
     }
-    for (int k = 0; k < LP_TILE_CLASSES; k++) {
-        int64_t now = l->tiles.b[k] + temp;
-        if (made)
-            now -= lp_min(made->b[k], early);
-        if (now > l->peak[k]) {
-            int64_t held = lp_min(l->tiles.b[k], now);
-            l->peak[k] = now;
-            l->m->tile_of[LP_MEM_ACTIVATION].b[k] = held;
-            l->m->tile_of[LP_MEM_TEMPORARY].b[k] = now - held;
-        }
-        if (now + always->b[k] > l->fullest) {
-            l->fullest = now + always->b[k];
-            l->peak_at = at;
-        }
-    }
+    lp_peaks_step(l->peaks, c ? c->temp_tile_bytes : 0, early, made);
+}
+
+static void change(Live *l, LpSpread s, int64_t times)
+{
+    l->tiles.total += times * s.all;
+    lp_peaks_add(l->peaks, s, times);
 }
 
 /* Memory of what starts at this entry; what its node makes, in *made. */
 static void begin(Live *l, size_t first, LpNodeId node, LpTiles *made)
 {
-    *made = (LpTiles){.n = l->tiles.n};
+    if (made)
+        *made = (LpTiles){.n = l->tiles.n};
     for (size_t k = first; k; k = l->span[k - 1].next_from) {
         const Span *s = &l->span[k - 1];
-        lp_tiles_add(&l->tiles, s->s, 1);
-        if (s->v && !s->update && lp_maker(l->g, s->v) == node)
+        change(l, s->s, 1);
+        if (made && s->v && !s->update && lp_maker(l->g, s->v) == node)
             lp_tiles_add(made, s->s, 1);
     }
 }
@@ -433,13 +424,14 @@ static void begin(Live *l, size_t first, LpNodeId node, LpTiles *made)
 static void end(Live *l, size_t first)
 {
     for (size_t k = first; k; k = l->span[k - 1].next_to)
-        lp_tiles_add(&l->tiles, l->span[k - 1].s, -1);
+        change(l, l->span[k - 1].s, -1);
 }
 
 /* Walks the line of entries, then the update's nodes. */
 static LpStatus sweep(Live *l, const LpTiles *always)
 {
     LpIpuPlan *p = l->p;
+    l->peaks = lp_peaks_new(p, always, l->all);
     size_t *from = lp_ipu_scratch(p, l->all, sizeof *from);
     size_t *to = lp_ipu_scratch(p, l->all, sizeof *to);
     LP_TRY(p->err->code);
@@ -456,24 +448,23 @@ static LpStatus sweep(Live *l, const LpTiles *always)
             continue;
         for (uint32_t i = 0; i <= run->n; i++, at++) {
             LpNodeId n = i < run->n ? run->entry[i].node : LP_NO_NODE;
-            LpTiles made;
-            begin(l, from[at], n, &made);
-            consider(l, always, n == LP_NO_NODE ? NULL : p->cost[n].cost, &made,
-                     at, (LpLiveStep){.node = n, .run = r});
+            const LpCost *c = n == LP_NO_NODE ? NULL : p->cost[n].cost;
+            LpTiles tiles, *made = c && c->early_tile_bytes ? &tiles : NULL;
+            begin(l, from[at], n, made);
+            consider(l, c, made, (LpLiveStep){.node = n, .run = r});
             end(l, to[at]);
         }
     }
-    int64_t before = l->fullest;
+    int64_t before = lp_peaks_fullest(l->peaks, &l->peak_at);
     size_t k, end_update = updates(l, &k);
     for (; k < end_update; k++) {
         LpNodeId n = l->by->update.node[k];
-        LpTiles made;
-        begin(l, from[at], LP_NO_NODE, &made);
-        consider(l, always, p->update_cost[n].cost, NULL, at,
+        begin(l, from[at], LP_NO_NODE, NULL);
+        consider(l, p->update_cost[n].cost, NULL,
                  (LpLiveStep){.node = n, .run = -1});
         end(l, to[at++]);
     }
-    l->m->in_update = l->fullest > before;
+    l->m->in_update = lp_peaks_fullest(l->peaks, &l->peak_at) > before;
     return LP_OK;
 }
 
@@ -520,7 +511,10 @@ static void finish(const Live *l, const LpTiles *always, LpTileGaps gaps,
     m->bytes[LP_MEM_ACTIVATION] = l->activation;
     m->bytes[LP_MEM_TEMPORARY] = l->temporary;
     for (int k = 0; k < LP_TILE_CLASSES; k++) {
-        int64_t used = always->b[k] + l->peak[k];
+        LpPeak peak = lp_peaks_of(l->peaks, k);
+        int64_t used = always->b[k] + peak.held + peak.temporary;
+        m->tile_of[LP_MEM_ACTIVATION].b[k] = peak.held;
+        m->tile_of[LP_MEM_TEMPORARY].b[k] = peak.temporary;
         m->tile[k] =
             lp_tile_with_gaps(chip, used, gaps.interleaved, gaps.apart);
         if (always->b[k] > m->tile_always)

@@ -49,13 +49,13 @@ static void keep(Memory *x, LpMemKind kind, int64_t n, const LpType *t,
 {
     int64_t size = (int64_t)lp_dtype_size(t->dtype);
     LpSpread s = lp_tiles_deal(&x->tiles, x->p->o.chip, n, size, at);
-    LpTiles was = x->tiles;
+    LpTiles one = {.n = x->tiles.n};
+    lp_tiles_add(&one, s, times);
     lp_tiles_add(&x->tiles, s, times);
-    x->m->bytes[kind] += x->tiles.total - was.total;
+    x->m->bytes[kind] += one.total;
     for (int c = 0; c < LP_TILE_CLASSES; c++)
-        x->m->tile_of[kind].b[c] += x->tiles.b[c] - was.b[c];
-    lp_ipu_note_largest(
-        x->m, (LpLargest){name, scope, x->tiles.total - was.total, kind});
+        x->m->tile_of[kind].b[c] += one.b[c];
+    lp_ipu_note_largest(x->m, (LpLargest){name, scope, one.total, kind});
 }
 
 static LpStatus find_velocities(LpIpuPlan *p)

@@ -42,24 +42,26 @@ static int class_of(const LpTiles *t, int tile)
     return (int)((int64_t)tile * LP_TILE_CLASSES / t->n);
 }
 
+int lp_tiles_classes(const LpTiles *t, LpSpread s, int *first)
+{
+    *first = class_of(t, s.start);
+    int last = class_of(t, (s.start + s.used - 1) % t->n);
+    if (s.start + s.used <= t->n)
+        return last - *first + 1;
+    return last < *first ? LP_TILE_CLASSES - *first + last + 1
+                         : LP_TILE_CLASSES;
+}
+
 void lp_tiles_add(LpTiles *t, LpSpread s, int64_t times)
 {
+    int first = 0, n = LP_TILE_CLASSES;
     if (s.used <= 0)
         return;
     t->total += times * s.all;
-    int64_t bytes = times * s.tile;
-    if (s.used >= t->n) {
-        for (int c = 0; c < LP_TILE_CLASSES; c++)
-            t->b[c] += bytes;
-        return;
-    }
-    int first = class_of(t, s.start);
-    int last = class_of(t, (s.start + s.used - 1) % t->n);
-    bool wraps = s.start + s.used > t->n;
-    for (int c = first; c < (wraps ? LP_TILE_CLASSES : last + 1); c++)
-        t->b[c] += bytes;
-    for (int c = 0; wraps && c <= last && c < first; c++)
-        t->b[c] += bytes;
+    if (s.used < t->n)
+        n = lp_tiles_classes(t, s, &first);
+    for (int i = 0; i < n; i++)
+        t->b[(first + i) % LP_TILE_CLASSES] += times * s.tile;
 }
 
 void lp_tiles_add_all(LpTiles *t, int64_t tile_bytes)

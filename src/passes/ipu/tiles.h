@@ -27,6 +27,9 @@ static inline int lp_tiles_first(int c, int n)
 {
     return (c * n + LP_TILE_CLASSES - 1) / LP_TILE_CLASSES;
 }
+/* Of a tensor on some of the tiles: number of the classes from *first on,
+ * around the end. */
+int lp_tiles_classes(const LpTiles *t, LpSpread s, int *first);
 void lp_tiles_add(LpTiles *t, LpSpread s, int64_t times); /* -1: takes away */
 void lp_tiles_add_all(LpTiles *t, int64_t tile_bytes);
 
@@ -35,6 +38,26 @@ void lp_tiles_add_all(LpTiles *t, int64_t tile_bytes);
 typedef struct LpTileGaps {
     int64_t interleaved, apart;
 } LpTileGaps;
+
+/* Most bytes of each class over the steps of an IPU (peaks.c). */
+typedef struct LpPeaks LpPeaks;
+
+typedef struct LpPeak {
+    int64_t held, temporary; /* of the class, in the step with most */
+} LpPeak;
+
+/* `always`: what is there beside, borrowed. Scratch, for so many steps; NULL
+ * when memory is short, which p->err tells. */
+LpPeaks *lp_peaks_new(LpIpuPlan *p, const LpTiles *always, size_t steps);
+/* A tensor comes, or goes (times -1). */
+void lp_peaks_add(LpPeaks *x, LpSpread s, int64_t times);
+/* A step in which a tile needs `temporary` bytes beside, of which `early` are
+ * gone when it has what is made (NULL: early is 0). */
+void lp_peaks_step(LpPeaks *x, int64_t temporary, int64_t early,
+                   const LpTiles *made);
+LpPeak lp_peaks_of(LpPeaks *x, int class);
+/* Of the fullest tile, with what is always there, and when. */
+int64_t lp_peaks_fullest(LpPeaks *x, uint32_t *at);
 
 /* The nodes of IPU i, in order: node[first[i]] .. node[first[i + 1] - 1]. */
 typedef struct LpNodesOf {

@@ -69,6 +69,8 @@ static void exchange(const Update *u, size_t first)
 static LpStatus collectives(Update *u, bool gather)
 {
     int64_t *cyc = &u->b.row->collective_cyc;
+    if (u->p->replicas == 1)
+        return LP_OK;
     for (size_t i = 0; i < u->p->step->n_var; i++) {
         if (!lp_ipu_leads_group(u->p, i))
             continue;
@@ -126,11 +128,12 @@ static LpStatus compute(Update *u, const int64_t *value)
     LpCost *total = u->total;
     int worst = 0;
     for (LpNodeId n = 0; n < g->n_node; n++) {
-        LpCost c = *p->update_cost[n].cost, *t = &total[p->update_ipu[n]];
+        const LpCost *c = p->update_cost[n].cost;
+        LpCost *t = &total[p->update_ipu[n]];
         int64_t r = value[g->node[n].out] ? value[g->node[n].out] : 1;
-        t->compute_cyc += (c.compute_cyc + r - 1) / r;
-        t->exchange_cyc += (c.exchange_cyc + r - 1) / r;
-        t->sync_cyc += c.sync_cyc;
+        t->compute_cyc += (c->compute_cyc + r - 1) / r;
+        t->exchange_cyc += (c->exchange_cyc + r - 1) / r;
+        t->sync_cyc += c->sync_cyc;
     }
     for (int i = 0; i < p->n_ipus; i++) {
         int64_t cyc = lp_cost_cyc(&total[i]);

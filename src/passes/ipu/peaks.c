@@ -1,0 +1,120 @@
+/* Most tensors lie on all tiles, small ones on a few, so that few classes change
+ * in a step by themselves: a class is looked at when it does, for all the steps
+ * since it did last. Of those only such count as no later one has more than,
+ * of what all classes have alike; they are kept in order. */
+#include "src/base/checked.h"
+#include "src/passes/ipu/tiles.h"
+
+typedef struct Moment {
+    uint32_t at;
+    int64_t held, temporary; /* of every tile */
+} Moment;
+
+struct LpPeaks {
+    LpTiles some;  /* tensors that are not on all tiles */
+    int64_t whole; /* of every tile, those that are */
+    const LpTiles *always;
+    LpPeak peak[LP_TILE_CLASSES];
+    uint32_t since[LP_TILE_CLASSES]; /* steps before it have been looked at */
+    Moment *moment;
+    size_t n;
+    uint32_t steps; /* that have been */
+    int64_t fullest;
+    uint32_t fullest_at;
+};
+
+LpPeaks *lp_peaks_new(LpIpuPlan *p, const LpTiles *always, size_t steps)
+{
+    LpPeaks *x = lp_ipu_scratch(p, 1, sizeof *x);
+    Moment *moment = lp_ipu_scratch(p, steps, sizeof *moment);
+    if (!x || !moment)
+        return NULL;
+    x->always = always;
+    x->some.n = always->n;
+    x->moment = moment;
+    return x;
+}
+
+static void note(LpPeaks *x, int class, Moment m)
+{
+    LpPeak *most = &x->peak[class];
+    int64_t now = m.held + m.temporary;
+    int64_t all = now + x->always->b[class];
+    if (now > most->held + most->temporary)
+        *most = (LpPeak){m.held, m.temporary};
+    if (all > x->fullest || (all == x->fullest && m.at < x->fullest_at)) {
+        x->fullest = all;
+        x->fullest_at = m.at;
+    }
+}
+
+static void look(LpPeaks *x, int class)
+{
+    size_t first = 0, end = x->n;
+    if (x->since[class] == x->steps)
+        return;
+    while (first < end) {
+        size_t half = first + (end - first) / 2;
+        if (x->moment[half].at < x->since[class])
+            first = half + 1;
+        else
+            end = half;
+    }
+    x->since[class] = x->steps;
+    if (first == x->n)
+        return;
+    Moment m = x->moment[first];
+    m.held += x->some.b[class];
+    note(x, class, m);
+}
+
+void lp_peaks_add(LpPeaks *x, LpSpread s, int64_t times)
+{
+    int first;
+    if (s.used <= 0)
+        return;
+    if (s.used >= x->some.n) {
+        x->whole += times * s.tile;
+        return;
+    }
+    for (int n = lp_tiles_classes(&x->some, s, &first); n > 0; n--, first++) {
+        look(x, first % LP_TILE_CLASSES);
+        x->some.b[first % LP_TILE_CLASSES] += times * s.tile;
+    }
+}
+
+void lp_peaks_step(LpPeaks *x, int64_t temporary, int64_t early,
+                   const LpTiles *made)
+{
+    Moment m = {x->steps, x->whole, temporary};
+    for (int c = 0; c < LP_TILE_CLASSES && early > 0; c++) {
+        look(x, c);
+        int64_t held = x->whole + x->some.b[c];
+        int64_t now = held + temporary - lp_min(made->b[c], early);
+        held = lp_min(held, now);
+        note(x, c, (Moment){x->steps, held, now - held});
+        x->since[c]++;
+    }
+    x->steps++;
+    if (early > 0)
+        return;
+    while (x->n > 0 &&
+           x->moment[x->n - 1].held + x->moment[x->n - 1].temporary <
+               m.held + m.temporary)
+        x->n--;
+    x->moment[x->n++] = m;
+}
+
+LpPeak lp_peaks_of(LpPeaks *x, int class)
+{
+    look(x, class);
+    return x->peak[class];
+}
+
+int64_t lp_peaks_fullest(LpPeaks *x, uint32_t *at)
+{
+    for (int c = 0; c < LP_TILE_CLASSES; c++)
+        look(x, c);
+    *at = x->fullest_at;
+    return x->fullest;
+}
