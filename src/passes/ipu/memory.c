@@ -49,13 +49,10 @@ static void keep(Memory *x, LpMemKind kind, int64_t n, const LpType *t,
 {
     int64_t size = (int64_t)lp_dtype_size(t->dtype);
     LpSpread s = lp_tiles_deal(&x->tiles, x->p->o.chip, n, size, at);
-    LpTiles one = {.n = x->tiles.n};
-    lp_tiles_add(&one, s, times);
     lp_tiles_add(&x->tiles, s, times);
-    x->m->bytes[kind] += one.total;
-    for (int c = 0; c < LP_TILE_CLASSES; c++)
-        x->m->tile_of[kind].b[c] += one.b[c];
-    lp_ipu_note_largest(x->m, (LpLargest){name, scope, one.total, kind});
+    lp_tiles_add_to(x->m->tile_of[kind].b, &x->tiles, s, times);
+    x->m->bytes[kind] += times * s.all;
+    lp_ipu_note_largest(x->m, (LpLargest){name, scope, times * s.all, kind});
 }
 
 static LpStatus find_velocities(LpIpuPlan *p)

@@ -1,7 +1,7 @@
-/* Most tensors lie on all tiles, small ones on a few, so that few classes change
- * in a step by themselves: a class is looked at when it does, for all the steps
- * since it did last. Of those only such count as no later one has more than,
- * of what all classes have alike; they are kept in order. */
+/* Most tensors lie on all tiles, small ones on a few, so that few classes
+ * change in a step by themselves: a class is looked at when it does, for all
+ * the steps since it did last. Of what all classes have alike only those steps
+ * count that no later one exceeds; they are kept in order. */
 #include "src/base/checked.h"
 #include "src/passes/ipu/tiles.h"
 
@@ -83,21 +83,42 @@ void lp_peaks_add(LpPeaks *x, LpSpread s, int64_t times)
     }
 }
 
+/* What a tile holds beside `held` bytes, where of `temporary` ones `less` are
+ * gone. */
+static Moment moment(const LpPeaks *x, int64_t held, int64_t temporary,
+                     int64_t less)
+{
+    temporary -= less;
+    return (Moment){x->steps, held + lp_min(temporary, 0),
+                    lp_max(temporary, 0)};
+}
+
+/* Classes that have more than the least of what is made are looked at by
+ * themselves; returns the least. */
+static int64_t step_of_some(LpPeaks *x, int64_t temporary, int64_t early,
+                            const LpTiles *made)
+{
+    int64_t least = early;
+    for (int c = 0; c < LP_TILE_CLASSES; c++)
+        least = lp_min(least, made->b[c]);
+    for (int c = 0; c < LP_TILE_CLASSES; c++) {
+        if (made->b[c] == least || least == early)
+            continue;
+        look(x, c);
+        note(x, c,
+             moment(x, x->whole + x->some.b[c], temporary,
+                    lp_min(made->b[c], early)));
+        x->since[c]++;
+    }
+    return least;
+}
+
 void lp_peaks_step(LpPeaks *x, int64_t temporary, int64_t early,
                    const LpTiles *made)
 {
-    Moment m = {x->steps, x->whole, temporary};
-    for (int c = 0; c < LP_TILE_CLASSES && early > 0; c++) {
-        look(x, c);
-        int64_t held = x->whole + x->some.b[c];
-        int64_t now = held + temporary - lp_min(made->b[c], early);
-        held = lp_min(held, now);
-        note(x, c, (Moment){x->steps, held, now - held});
-        x->since[c]++;
-    }
+    int64_t less = early > 0 ? step_of_some(x, temporary, early, made) : 0;
+    Moment m = moment(x, x->whole, temporary, less);
     x->steps++;
-    if (early > 0)
-        return;
     while (x->n > 0 &&
            x->moment[x->n - 1].held + x->moment[x->n - 1].temporary <
                m.held + m.temporary)

@@ -52,16 +52,21 @@ int lp_tiles_classes(const LpTiles *t, LpSpread s, int *first)
                          : LP_TILE_CLASSES;
 }
 
-void lp_tiles_add(LpTiles *t, LpSpread s, int64_t times)
+void lp_tiles_add_to(int64_t *b, const LpTiles *t, LpSpread s, int64_t times)
 {
     int first = 0, n = LP_TILE_CLASSES;
     if (s.used <= 0)
         return;
-    t->total += times * s.all;
     if (s.used < t->n)
         n = lp_tiles_classes(t, s, &first);
     for (int i = 0; i < n; i++)
-        t->b[(first + i) % LP_TILE_CLASSES] += times * s.tile;
+        b[(first + i) % LP_TILE_CLASSES] += times * s.tile;
+}
+
+void lp_tiles_add(LpTiles *t, LpSpread s, int64_t times)
+{
+    t->total += times * s.all;
+    lp_tiles_add_to(t->b, t, s, times);
 }
 
 void lp_tiles_add_all(LpTiles *t, int64_t tile_bytes)

@@ -31,6 +31,8 @@ static inline int lp_tiles_first(int c, int n)
  * around the end. */
 int lp_tiles_classes(const LpTiles *t, LpSpread s, int *first);
 void lp_tiles_add(LpTiles *t, LpSpread s, int64_t times); /* -1: takes away */
+/* To other classes of such tiles. */
+void lp_tiles_add_to(int64_t *b, const LpTiles *t, LpSpread s, int64_t times);
 void lp_tiles_add_all(LpTiles *t, int64_t tile_bytes);
 
 /* What must lie past something else on a tile: most bytes that want the
