@@ -3,6 +3,7 @@
 local helper = require("spec.passes.ipu.helper")
 local insights = require("lupine.report.insights")
 local memory = require("lupine.report.memory")
+local report = require("lupine.report")
 local torch = require("torch")
 
 local function found(r, title)
@@ -17,6 +18,18 @@ end
 local function pipelined(n, o, options)
   o.train, o.accumulation = true, o.accumulation or 2 * n
   return helper.simulate(helper.chain(n, o), options)
+end
+
+-- Cycles of a call in a field of the rows.
+local function of_call(r, field)
+  local sum = 0
+  for k, row in ipairs(r.schedule) do
+    for _, loop in ipairs(r.sequence) do
+      local within = k >= loop.first_row and k < loop.first_row + loop.rows
+      sum = sum + (within and row[field] * loop.count or 0)
+    end
+  end
+  return sum
 end
 
 describe("insights", function()
@@ -93,12 +106,15 @@ describe("insights", function()
   end)
 
   it("name the IPU that holds the others up, and what equal stages would save", function()
-    local r = pipelined(3, { accumulation = 64, width = 512, layer = function(h, w, i)
-      for _ = 1, i == 2 and 6 or 1 do
-        h = torch.relu(torch.matmul(h, w))
-      end
-      return h
-    end })
+    local function products(second, others)
+      return pipelined(3, { accumulation = 64, width = 512, layer = function(h, w, i)
+        for _ = 1, i == 2 and second or others do
+          h = torch.relu(torch.matmul(h, w))
+        end
+        return h
+      end }, { recompute = "none" })
+    end
+    local r = products(6, 1)
     local i = found(r, "^IPU 1 holds the others up")
     assert.equal("warn", i.kind)
     local busy, sum = {}, 0
@@ -108,6 +124,7 @@ describe("insights", function()
     end
     assert.matches(("save %.1f %%%%"):format(100 * (busy[2] - sum / 3) * 64 / r.cycles), i.saves)
     assert.is_nil(found(helper.simulate(helper.chain(1, {})), "holds the others up"))
+    assert.is_nil(found(products(12, 12), "holds the others up"))
   end)
 
   it("say what filling and emptying a pipeline takes; less with more micro-batches", function()
@@ -119,8 +136,10 @@ describe("insights", function()
     end
     assert.matches(("%.1f %%%%"):format(100 * edge / r.cycles), i.text)
     local twice = pipelined(4, { accumulation = 16 })
-    assert.is_near(100 * (1 - r.samples_per_second / twice.samples_per_second),
-      tonumber(i.saves:match("(%d+%.%d) %%")), 0.06)
+    local saved = 100 * (1 - r.samples_per_second / twice.samples_per_second)
+    assert.is_near(saved, tonumber(i.saves:match("(%d+%.%d) %%")), 0.06)
+    local told = found(report.Report(r.plan), "fills and empties").saves -- by its own figures
+    assert.is_near(saved, tonumber(told:match("^Twice the .- take (%d+%.%d) %%")), 0.1)
     assert.is_nil(found(pipelined(4, { accumulation = 1000 }), "fills and empties"))
   end)
 
@@ -128,15 +147,55 @@ describe("insights", function()
     local r = pipelined(2, { width = 2048, batch = 16 }, { weight = { on_chip = false,
       min_off_chip = 0 } })
     local i = found(r, "^Streaming memory is waited for")
-    local sum = 0
-    for k, row in ipairs(r.schedule) do
-      for _, loop in ipairs(r.sequence) do
-        local within = k >= loop.first_row and k < loop.first_row + loop.rows
-        sum = sum + (within and row.streaming * loop.count or 0)
+    assert.matches(("^%.1f %%%% of a call"):format(100 * of_call(r, "streaming") / r.cycles), i.text)
+    assert.is_nil(found(pipelined(2, {}), "^Streaming memory"))
+  end)
+
+  it("say it of all that takes a tenth of a call, and of nothing that takes less", function()
+    local titles = { host = "^The host link is waited for", copy = "^Copies between IPUs take time",
+      streaming = "^Streaming memory is", collective = "^Replicas wait for one another",
+      sync = "^Tiles wait for one another", exchange = "^Exchange between tiles takes time" }
+    local seen = {}
+    local function check(r)
+      for field, title in pairs(titles) do
+        local share = of_call(r, field) / r.cycles
+        local i = found(r, title)
+        assert.equal(share >= 0.1, i ~= nil, ("%s: %g"):format(field, share))
+        if i then
+          seen[field] = (seen[field] or 0) + 1
+          assert.equal(share > 0.3 and "warn" or "note", i.kind)
+          assert.matches(("^%.1f %%%% of a call: "):format(100 * share), i.text)
+        end
       end
     end
-    assert.matches(("^%.1f %%%% of a call"):format(100 * sum / r.cycles), i.text)
-    assert.is_nil(found(pipelined(2, {}), "^Streaming memory"))
+    check(pipelined(2, {}))
+    check(pipelined(2, { width = 512, batch = 64 }))
+    check(pipelined(2, { width = 128, batch = 4096 }))
+    check(pipelined(2, { width = 1024, batch = 16, replicas = 4 }))
+    check(pipelined(2, { width = 512, batch = 512 }, { weight = { on_chip = false,
+      min_off_chip = 0 } }))
+    for field in pairs(titles) do
+      assert.is_number(seen[field], field)
+    end
+  end)
+
+  it("say what is computed again, and how full a tile is that is nearly full", function()
+    local o = { width = 512, batch = 64, accumulation = 8 }
+    local r = pipelined(4, o)
+    local again, all = 0, 0
+    for _, s in ipairs(r.stages) do
+      again, all = again + s.recompute_cycles, all + s.forward_cycles + s.backward_cycles
+    end
+    assert.matches(("^%.1f %%%% of the stages' cycles"):format(100 * again / all),
+      found(r, "^Activations are computed again$").text)
+    assert.is_nil(found(pipelined(4, o, { recompute = "none" }), "^Activations are"))
+    local full = helper.simulate(helper.chain(1, { width = 11776, batch = 16,
+      dtype = torch.float32 }))
+    local m = full.memory[0]
+    local share = m.max_tile_including_gaps / m.tile_bytes
+    assert.is_true(share > 0.9 and share < 1, share)
+    assert.equal("warn", found(full, ("^IPU 0 is %.1f %%%% full$"):format(100 * share)).kind)
+    assert.is_nil(found(r, "^IPU 0 is"))
   end)
 
   it("say what each change gains, as the program so changed does", function()
@@ -196,6 +255,13 @@ describe("insights", function()
   it("name the operator that takes most", function()
     local r = helper.simulate(helper.chain(1, { width = 2048, batch = 512 }))
     assert.equal("mm", r.operators[1].name)
-    assert.is_table(found(r, "^mm takes %d+%.%d %% of the operators' cycles"))
+    local first, all = r.operators[1], 0
+    for _, o in ipairs(r.operators) do
+      all = all + o.cycles
+    end
+    local i = found(r, ("^mm takes %.1f %%%% of the operators' cycles$"):format(
+      100 * first.cycles / all))
+    assert.equal(("1 executions, %.0f operations a cycle."):format(first.flops / first.cycles),
+      i.text)
   end)
 end)
