@@ -123,7 +123,7 @@ end
 local rounds = { "lp_%w+_to_half", "lp_%w+_to_bf16", "_cvtps_ph", "_cvtss_sh", "vcvt_f16_f32",
   "_cvtne%w*pbh" }
 local may_round = { ["src/base/half.h"] = true, ["src/tensor/dtype.c"] = true,
-  ["src/kernel/loops/simd_convert.c"] = true, ["src/kernel/loops/simd_half.c"] = true,
+  ["src/kernel/loops/simd_convert.c"] = true, ["src/kernel/loops/simd_stored.c"] = true,
   ["src/kernel/product/simd_half_sums.c"] = true }
 
 local function check_rounding(file, n, code)

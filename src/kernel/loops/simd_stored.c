@@ -13,7 +13,7 @@
 #define ARGS                                                                   \
     int64_t n, void *out, const void *const *in, unsigned splat, const LpNum *p
 
-/* ---- halves --------------------------------------------------------------- */
+/* ---- halves -------------------------------------------------------------- */
 #if defined(HALVES)
 enum { WIDTH = 8 };
 typedef float Floats __attribute__((vector_size(WIDTH * sizeof(float))));
@@ -118,7 +118,7 @@ ARITHMETIC(bf16)
 SIGNS(f16, 0x7c00, 0x200)
 SIGNS(bf16, 0x7f80, 0x40)
 
-/* ---- integers and bools --------------------------------------------------- */
+/* ---- integers and bools -------------------------------------------------- */
 #define WHOLE2(kind, name, T, R, e)                                            \
     static void kind##_##name(ARGS)                                            \
     {                                                                          \
@@ -171,7 +171,7 @@ static void bool_not(ARGS)
     EACH(n) r[i] = a[i] == 0;
 }
 
-/* ---- the tables ----------------------------------------------------------- */
+/* ---- the tables ---------------------------------------------------------- */
 #define AT(kind, name) [LP_LOOP_##name] = kind##_##name
 #define AS(name, fn) [LP_LOOP_##name] = fn
 #if defined(HALVES)
