@@ -95,39 +95,46 @@ static void insertion(LpSortItem *x, int64_t n, bool down)
     }
 }
 
-/* The digits in which keys differ, least significant first; returns how many.
- */
-static int digits_of(const LpSortItem *x, int64_t n, int shift[DIGITS])
+/* Keys as they are sorted: from 0 on, the least first, or the greatest. */
+typedef struct Order {
+    uint64_t flip, add;
+    uint64_t most;
+} Order;
+
+static inline uint64_t digit_of(int64_t key, Order o, int shift)
 {
-    uint64_t differ = 0, first = (uint64_t)x->key;
-    int digits = 0;
-    for (int64_t i = 1; i < n; i++)
-        differ |= (uint64_t)x[i].key ^ first;
-    for (int d = 0; d < DIGITS; d++)
-        if (differ >> DIGIT * d & (RADIX - 1))
-            shift[digits++] = DIGIT * d;
-    return digits;
+    return (((uint64_t)key ^ o.flip) + o.add) >> shift & (RADIX - 1);
 }
 
-/* How often each digit occurs at each of these places; false at Ctrl-C. */
-static bool count_digits(const LpSortItem *x, int64_t n, uint64_t flip,
-                         const int *shift, int digits,
+static Order order_of(const LpSortItem *x, int64_t n, bool descending)
+{
+    int64_t least = x->key, most = x->key;
+    for (int64_t i = 1; i < n; i++) {
+        least = x[i].key < least ? x[i].key : least;
+        most = x[i].key > most ? x[i].key : most;
+    }
+    return (Order){.flip = descending ? UINT64_MAX : 0,
+                   .add = descending ? (uint64_t)most + 1 : -(uint64_t)least,
+                   .most = (uint64_t)most - (uint64_t)least};
+}
+
+/* How often each digit occurs at each place; false at Ctrl-C. */
+static bool count_digits(const LpSortItem *x, int64_t n, Order o, int digits,
                          int64_t count[DIGITS][RADIX])
 {
     memset(count, 0, (size_t)digits * sizeof *count);
     for (int64_t i = 0; i < n; i++) {
         if (i % LOOK == 0 && lp_kernel_stops())
             return false;
-        uint64_t key = (uint64_t)x[i].key ^ flip;
         for (int d = 0; d < digits; d++)
-            count[d][key >> shift[d] & (RADIX - 1)]++;
+            count[d][digit_of(x[i].key, o, DIGIT * d)]++;
     }
     return true;
 }
 
 /* By one digit, of which there are count[]; false at Ctrl-C. */
 static bool by_digit(const LpSortItem *from, LpSortItem *to, int64_t n,
-                     int shift, uint64_t flip, const int64_t *count)
+                     int shift, Order o, const int64_t *count)
 {
     int64_t start[RADIX], sum = 0;
     for (int d = 0; d < RADIX; d++) {
@@ -137,30 +144,29 @@ static bool by_digit(const LpSortItem *from, LpSortItem *to, int64_t n,
     for (int64_t i = 0; i < n; i++) {
         if (i % LOOK == 0 && lp_kernel_stops())
             return false;
-        to[start[((uint64_t)from[i].key ^ flip) >> shift & (RADIX - 1)]++] =
-            from[i];
+        to[start[digit_of(from[i].key, o, shift)]++] = from[i];
     }
     return true;
 }
 
-/* Least significant digit first, by digits in which keys differ: stable. The
- * sign's digit counts as unsigned, and downward as its complement. At Ctrl-C x
- * holds each item still, or one of them twice. */
+/* Least significant digit first, by the digits that the keys' range has:
+ * stable. At Ctrl-C x holds each item still, or one of them twice. */
 void lp_sort_items(LpSortItem *x, LpSortItem *tmp, int64_t n, bool descending)
 {
     int64_t count[DIGITS][RADIX];
-    uint64_t flip = (uint64_t)1 << 63;
-    flip = descending ? ~flip : flip;
+    int digits = 0;
     if (n < SMALL) {
         insertion(x, n, descending);
         return;
     }
-    int shift[DIGITS], digits = digits_of(x, n, shift);
-    if (!count_digits(x, n, flip, shift, digits, count))
+    Order o = order_of(x, n, descending);
+    while (digits < DIGITS && o.most >> DIGIT * digits)
+        digits++;
+    if (!count_digits(x, n, o, digits, count))
         return;
     LpSortItem *from = x, *to = tmp;
     for (int d = 0; d < digits; d++) {
-        if (!by_digit(from, to, n, shift[d], flip, count[d]))
+        if (!by_digit(from, to, n, DIGIT * d, o, count[d]))
             return;
         LpSortItem *swap = from;
         from = to;
