@@ -178,3 +178,31 @@ it("fill_ writes its elements and no others, of every size", function()
     end
   end
 end)
+
+describe("a copy of a view with narrow rows", function()
+  it("has its elements, of every size", function()
+    for _, dtype in ipairs({ torch.uint8, torch.bfloat16, torch.float32, torch.int64 }) do
+      local x = (torch.arange(5 * 12) % 50):to(dtype):view({ 5, 12 })
+      for width = 2, 9 do
+        local windows, repeats = {}, {}
+        for i = 0, 4 do
+          windows[i + 1], repeats[i + 1] = {}, {}
+          for j = 0, 12 - width do
+            local row, same = {}, {}
+            for c = 0, width - 1 do
+              row[c + 1], same[c + 1] = (12 * i + j + c) % 50, (12 * i + j) % 50
+            end
+            windows[i + 1][j + 1], repeats[i + 1][j + 1] = row, same
+          end
+        end
+        local starts = x:narrow(1, 0, 13 - width)
+        assert.same(windows, x:unfold(1, width, 1):contiguous():long():tolist())
+        assert.same(repeats, starts:unsqueeze(2):expand({ -1, -1, width }):contiguous():long()
+          :tolist())
+        local wide = torch.zeros({ 5, 13 - width, width * 2 }, { dtype = dtype })
+        wide["..., ::2"] = x:unfold(1, width, 1)
+        assert.same(windows, wide["..., ::2"]:long():tolist())
+      end
+    end
+  end)
+end)

@@ -24,6 +24,7 @@
 /* Below this a thread costs more than it brings: about 20 us of copying. */
 #define PARALLEL_BYTES (1 << 18)
 #define LOOK 256  /* rows between two looks for Ctrl-C */
+#define NARROW 8  /* elements of a row */
 #define SQUARE 16 /* a line of 4-byte elements */
 #define BAND 256  /* rows whose pages fit the TLB together */
 #define FILL 2048 /* bytes filled at first, then copied by the C library */
@@ -202,6 +203,33 @@ static void fill_together(void *to, const void *v, size_t size, int64_t n)
             for (int64_t j = 0; j < cols; j++)                                 \
                 d[i * ds + j] = s[j * ss + i];                                 \
     }
+#define NARROWS(T)                                                             \
+    static inline void narrow_##T(const T *s, int64_t sr, int64_t ss, T *d,    \
+                                  int64_t dr, int64_t ds, int64_t rows,        \
+                                  int64_t cols)                                \
+    {                                                                          \
+        for (int64_t r = 0; r < rows; r++, s += sr, d += dr)                   \
+            for (int64_t c = 0; c < cols; c++)                                 \
+                d[c * ds] = s[c * ss];                                         \
+    }                                                                          \
+    /* rows of so few columns that a call for each would take longer */        \
+    static void rows_##T(const void *s, int64_t sr, int64_t ss, void *d,       \
+                         int64_t dr, int64_t ds, int64_t rows, int64_t cols)   \
+    {                                                                          \
+        switch (cols) { /* loops that are unrolled */                          \
+        case 2:                                                                \
+            narrow_##T(s, sr, ss, d, dr, ds, rows, 2);                         \
+            break;                                                             \
+        case 3:                                                                \
+            narrow_##T(s, sr, ss, d, dr, ds, rows, 3);                         \
+            break;                                                             \
+        case 4:                                                                \
+            narrow_##T(s, sr, ss, d, dr, ds, rows, 4);                         \
+            break;                                                             \
+        default:                                                               \
+            narrow_##T(s, sr, ss, d, dr, ds, rows, cols);                      \
+        }                                                                      \
+    }
 #define SQUARES(T)                                                             \
     static void square_##T(T tile[SQUARE][SQUARE], T *d, int64_t ds)           \
     {                                                                          \
@@ -240,6 +268,10 @@ MOVERS(uint8_t)
 MOVERS(uint16_t)
 MOVERS(uint32_t)
 MOVERS(uint64_t)
+NARROWS(uint8_t)
+NARROWS(uint16_t)
+NARROWS(uint32_t)
+NARROWS(uint64_t)
 
 typedef struct Mover {
     Convert move;
@@ -247,15 +279,20 @@ typedef struct Mover {
     void (*fill)(const void *s, void *d, int64_t ds, int64_t n);
     void (*turn)(const void *s, int64_t ss, void *d, int64_t ds, int64_t rows,
                  int64_t cols);
+    void (*rows)(const void *s, int64_t sr, int64_t ss, void *d, int64_t dr,
+                 int64_t ds, int64_t rows, int64_t cols);
 } Mover;
 
 static const Mover *mover(size_t bytes)
 {
     static const Mover by_size[] = {
-        {move_uint8_t, back_uint8_t, fill_uint8_t, turn_uint8_t},
-        {move_uint16_t, back_uint16_t, fill_uint16_t, turn_uint16_t},
-        {move_uint32_t, back_uint32_t, fill_uint32_t, turn_uint32_t},
-        {move_uint64_t, back_uint64_t, fill_uint64_t, turn_uint64_t},
+        {move_uint8_t, back_uint8_t, fill_uint8_t, turn_uint8_t, rows_uint8_t},
+        {move_uint16_t, back_uint16_t, fill_uint16_t, turn_uint16_t,
+         rows_uint16_t},
+        {move_uint32_t, back_uint32_t, fill_uint32_t, turn_uint32_t,
+         rows_uint32_t},
+        {move_uint64_t, back_uint64_t, fill_uint64_t, turn_uint64_t,
+         rows_uint64_t},
     };
     return &by_size[bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : 3];
 }
@@ -426,26 +463,31 @@ static void copy_row(const LpCopyPlan *p, const char *s, char *d, int64_t n)
         mover(bytes)->move(s, ss, d, ds, n);
 }
 
-/* `rows` runs of the last dimension (of squares of `skip` and the last one),
- * in the order of the dimensions before it. */
+/* `rows` runs of the last dimension (of squares of `skip` and the last one, of
+ * the last two if that one is narrow), in the order of the dimensions before. */
 static void copy_rows(const LpCopyPlan *p, int skip, const char *s, char *d,
                       int64_t rows)
 {
     int last = p->n - 1;
     int64_t fb = (int64_t)lp_dtype_size(p->from);
     int64_t tb = (int64_t)lp_dtype_size(p->to);
-    int64_t at[LP_MAX_DIMS] = {0};
+    int64_t at[LP_MAX_DIMS] = {0}, n = p->shape[last];
+    const Mover *m = mover((size_t)tb);
+    bool narrow = skip < 0 && last > 0 && p->from == p->to && n <= NARROW;
+    int with = narrow ? last - 1 : skip;
+    rows = narrow ? rows / p->shape[with] : rows;
     for (int64_t r = 0; r < rows; r++) {
         if (p->stops && r % LOOK == 0 && lp_kernel_stops())
             return;
-        if (skip < 0)
-            copy_row(p, s, d, p->shape[last]);
+        if (narrow)
+            m->rows(s, p->src[with], p->src[last], d, p->dst[with],
+                    p->dst[last], p->shape[with], n);
+        else if (skip < 0)
+            copy_row(p, s, d, n);
         else
-            mover((size_t)tb)
-                ->turn(s, p->src[last], d, p->dst[skip], p->shape[skip],
-                       p->shape[last]);
+            m->turn(s, p->src[last], d, p->dst[skip], p->shape[skip], n);
         for (int i = last - 1; i >= 0; i--) {
-            if (i == skip)
+            if (i == with)
                 continue;
             s += p->src[i] * fb;
             d += p->dst[i] * tb;
