@@ -19,6 +19,21 @@ describe("reductions by order", function()
     raises("RuntimeError", "k is 4", torch.kthvalue, f64{ 1, 2, 3 }, 4)
   end)
 
+  it("kthvalue is sort's, with ties, whichever k of many", function()
+    torch.manual_seed(2)
+    local x = torch.randint(0, 30, { 100, 3 }):double()
+    x["40:45"] = nan
+    for dim = 0, 1 do
+      local t = dim == 0 and x or x:t()
+      local values, at = torch.sort(t, { dim = dim, stable = true })
+      for _, k in ipairs({ 1, 2, 6, 7, 50, 100 }) do
+        local v, i = torch.kthvalue(t, k, dim)
+        near(v, values:select(dim, k - 1))
+        near(i, at:select(dim, k - 1))
+      end
+    end
+  end)
+
   it("mode is the least of the most frequent, at its last place", function()
     local v, i = torch.mode(torch.tensor({ { 1, 3, 2, 3, 1, 2 }, { 5, 5, 0, 7, 0, 5 } }))
     near(v, torch.tensor({ 1, 5 }))

@@ -1,4 +1,4 @@
-/* Reductions by order, composed of a sort and of look-ups in what it gives:
+/* Reductions by order, composed of a sort (topk) and look-ups in what it gives:
  * kthvalue, nanmedian, quantile, nanquantile. NaN is sorted last. */
 #include <math.h>
 #include <string.h>
@@ -11,6 +11,17 @@ static bool sorted(LpBuilder *b, LpVal x, int d, LpVal v[2])
 {
     LpAttr a[] = {lp_attr_int(d), lp_attr_bool(false), lp_attr_bool(true)};
     return lp_emit_n(b, LP_OP_sort, &x, 1, a, v) == 2;
+}
+
+/* The first k of them, at least. */
+static bool first_sorted(LpBuilder *b, LpVal x, int d, int64_t k, int64_t n,
+                         LpVal v[2])
+{
+    LpAttr a[] = {lp_attr_int(k), lp_attr_int(d), lp_attr_bool(false),
+                  lp_attr_bool(true)};
+    if (k > n / 16) /* topk would sort them all itself */
+        return sorted(b, x, d, v);
+    return lp_emit_n(b, LP_OP_topk, &x, 1, a, v) == 2;
 }
 
 static LpVal gather(LpBuilder *b, LpVal x, int d, LpVal index)
@@ -51,7 +62,7 @@ LP_COMPOSITE(kthvalue,
                 d, (long long)k, (long long)n);
         return;
     }
-    if (!sorted(b, in[0], d, out) || t.ndim == 0)
+    if (!first_sorted(b, in[0], d, k, n, out) || t.ndim == 0)
         return;
     for (int i = 0; i < 2; i++) {
         out[i] = lp_slice(b, out[i], d, k - 1, k, 1);
