@@ -116,6 +116,26 @@ static LpStatus of_update(Places *x, LpByIpu *by)
     return find_touched(x, by);
 }
 
+/* Its own ones and copies of others', in order. */
+static LpStatus find_owned(Places *x, LpByIpu *by)
+{
+    const LpIpuPlan *p = x->p;
+    size_t n = p->step->n_var;
+    size_t *first = lp_ipu_scratch(x->p, n, sizeof *first); /* copy + 1 */
+    size_t *next = lp_ipu_scratch(x->p, p->n_replicated, sizeof *next);
+    LP_TRY(p->err->code);
+    for (size_t k = p->n_replicated; k-- > 0;) {
+        next[k] = first[p->replicated[k].var];
+        first[p->replicated[k].var] = k + 1;
+    }
+    for (size_t i = 0; i < n; i++) {
+        LP_TRY(add(x, p->var_ipu[i], (uint32_t)i));
+        for (size_t k = first[i]; k; k = next[k - 1])
+            LP_TRY(add(x, p->replicated[k - 1].ipu, (uint32_t)i));
+    }
+    return sort(x, &by->owned);
+}
+
 static LpStatus build(Places *x, LpByIpu *by)
 {
     LpIpuPlan *p = x->p;
@@ -130,6 +150,7 @@ static LpStatus build(Places *x, LpByIpu *by)
     for (LpNodeId n = 0; n < g->n_node; n++)
         LP_TRY(add(x, p->stage[p->node_stage[n]].ipu, n));
     LP_TRY(sort(x, &by->node));
+    LP_TRY(find_owned(x, by));
     return u ? of_update(x, by) : LP_OK;
 }
 

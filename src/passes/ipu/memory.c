@@ -30,6 +30,8 @@ typedef struct Memory {
     LpByIpu by;
     int *seen;      /* by label: the last IPU that has its code */
     int64_t *moves; /* of one IPU */
+    const LpVariable **stream;
+    size_t n_stream;
 } Memory;
 
 void lp_ipu_note_largest(LpIpuMemory *m, LpLargest b)
@@ -87,10 +89,12 @@ static void variables(Memory *x)
         [LP_VAR_ACCUM] = LP_MEM_ACCUMULATOR, [LP_VAR_BUFFER] = LP_MEM_BUFFER,
         [LP_VAR_CONST] = LP_MEM_BUFFER,      [LP_VAR_HYPER] = LP_MEM_BUFFER};
     const LpIpuPlan *p = x->p;
-    for (size_t i = 0; i < p->step->n_var; i++) {
+    const LpNodesOf *own = &x->by.owned;
+    for (size_t k = own->first[x->ipu]; k < own->first[x->ipu + 1]; k++) {
+        uint32_t i = own->node[k];
         const LpVariable *v = &p->step->var[i];
         if (v->role == LP_VAR_STREAM_IN || v->role == LP_VAR_STREAM_OUT ||
-            p->in_velocity[i] || !lp_ipu_has(p, (int)i, x->ipu))
+            p->in_velocity[i])
             continue;
         if (lp_ipu_off_chip(p, v))
             x->m->off_chip += lp_ipu_kept_bytes(p, v);
@@ -201,9 +205,13 @@ static int64_t global_code(const Memory *x)
             (c->from_ipu == x->ipu || c->to_ipu == x->ipu))
             m.bytes[m.n++] = c->to_ipu == x->ipu ? size : -size;
     }
-    for (size_t i = 0; i < p->step->n_var && p->replicas > 1; i++)
-        if (p->step->var[i].role == LP_VAR_ACCUM && p->var_ipu[i] == x->ipu)
-            m.bytes[m.n++] = lp_type_bytes(&p->step->var[i].type);
+    const LpNodesOf *own = &x->by.owned;
+    size_t k = own->first[x->ipu], end = own->first[x->ipu + 1];
+    for (; k < end && p->replicas > 1; k++) {
+        const LpVariable *v = &p->step->var[own->node[k]];
+        if (v->role == LP_VAR_ACCUM && p->var_ipu[own->node[k]] == x->ipu)
+            m.bytes[m.n++] = lp_type_bytes(&v->type);
+    }
     return packets_code(x, &m);
 }
 
@@ -218,8 +226,8 @@ static int64_t host_code(const Memory *x)
         if (ipu == x->ipu)
             m.bytes[m.n++] = t->load ? t->bytes : -t->bytes;
     }
-    for (size_t i = 0; i < p->step->n_var && !p->o.synthetic_data; i++) {
-        const LpVariable *v = &p->step->var[i];
+    for (size_t i = 0; i < x->n_stream && !p->o.synthetic_data; i++) {
+        const LpVariable *v = x->stream[i];
         LpVal of[] = {v->role == LP_VAR_STREAM_IN ? v->micro_in : LP_NOVAL,
                       v->role == LP_VAR_STREAM_OUT ? v->micro_out : LP_NOVAL};
         for (int k = 0; k < 2; k++)
@@ -470,7 +478,13 @@ static LpStatus prepare(Memory *x)
     p->memory = lp_ipu_alloc(p, (size_t)p->n_ipus, sizeof *p->memory);
     x->seen = lp_ipu_marks(p, p->n_label);
     x->moves = lp_ipu_scratch(p, moves, sizeof *x->moves);
+    x->stream = lp_ipu_scratch(p, p->step->n_var, sizeof *x->stream);
     LP_TRY(p->err->code);
+    for (size_t i = 0; i < p->step->n_var; i++) {
+        const LpVariable *v = &p->step->var[i];
+        if (v->role == LP_VAR_STREAM_IN || v->role == LP_VAR_STREAM_OUT)
+            x->stream[x->n_stream++] = v;
+    }
     LP_TRY(lp_ipu_by_ipu(p, &x->by));
     return find_velocities(p);
 }

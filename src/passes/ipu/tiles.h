@@ -61,7 +61,8 @@ LpPeak lp_peaks_of(LpPeaks *x, int class);
 /* Of the fullest tile, with what is always there, and when. */
 int64_t lp_peaks_fullest(LpPeaks *x, uint32_t *at);
 
-/* The nodes of IPU i, in order: node[first[i]] .. node[first[i + 1] - 1]. */
+/* The nodes of IPU i, or numbers of what else it is said to be, in order:
+ * node[first[i]] .. node[first[i + 1] - 1]. */
 typedef struct LpNodesOf {
     size_t *first;
     LpNodeId *node;
@@ -70,6 +71,7 @@ typedef struct LpNodesOf {
 /* What the memory of an IPU is found from (by_ipu.c); all scratch. */
 typedef struct LpByIpu {
     LpNodesOf node, update; /* of step->micro, of step->update */
+    LpNodesOf owned;        /* variables, copies of other IPUs' too */
     LpNodesOf touched;      /* of the update, also those that only read from it;
                                none without an update, as those below: */
     int *var, *out; /* by value of the update: the variable of which it is the
