@@ -340,25 +340,22 @@ function M.run(op, sample)
   gradients(sample, M.callable(op, sample), M.tensors(sample, { grad = not op.no_grad }))
 end
 
---- A third run leaves no block and no byte behind.
-function M.leak(op, sample)
-  M.run(op, sample) -- kernels are prepared and kept
-  M.run(op, sample)
+--- Runs the step, after which no block and no byte is alive that was not before.
+function M.leaves_nothing(step)
   local blocks, bytes = M.live()
-  M.run(op, sample)
+  step()
   local blocks_after, bytes_after = M.live()
-  assert(blocks_after <= blocks, ("%d blocks stay"):format(blocks_after - blocks))
-  assert(bytes_after <= bytes, ("%d bytes stay"):format(bytes_after - bytes))
+  assert(blocks_after <= blocks and bytes_after <= bytes,
+    ("%d blocks and %d bytes stay"):format(blocks_after - blocks, bytes_after - bytes))
 end
 
 --- Each allocation of a run fails in turn: the result is right, since memory
---- is asked for again after collecting, or OutOfMemoryError; nothing stays.
+--- is asked for again after collecting, or OutOfMemoryError.
 function M.short_of_memory(op, sample)
   local call = M.callable(op, sample)
   local tensors = M.tensors(sample, {})
   local want = call(tensors)
   call(tensors)
-  local blocks = M.live()
   for i = 2, 20000 do -- each alone, then with all after it
     local n, lasting = i // 2, i % 2 == 1
     local where = ("allocation %d%s failed"):format(n, lasting and " and all after it" or "")
@@ -370,9 +367,6 @@ function M.short_of_memory(op, sample)
     elseif not errors.OutOfMemoryError:is(got) then
       error(("%s: %s"):format(where, tostring(got)), 0)
     end
-    got = nil -- luacheck: ignore
-    local after = M.live()
-    assert(after <= blocks, ("%s: %d blocks stay"):format(where, after - blocks))
     if left > 0 then
       return n
     end
@@ -380,11 +374,8 @@ function M.short_of_memory(op, sample)
 end
 
 --- The sample with its gradients, all allocations failing from the first, the
---- step-th after it, … on: it ends in OutOfMemoryError, and nothing stays.
+--- step-th after it, … on: it ends in OutOfMemoryError.
 function M.out_of_memory(op, sample, step)
-  M.run(op, sample) -- kernels are prepared and kept
-  M.run(op, sample)
-  local blocks, bytes = M.live()
   local n, left = 1, 0
   while left == 0 do
     core.mem_fail_at(n, true)
@@ -395,11 +386,7 @@ function M.out_of_memory(op, sample, step)
     end
     n = n + step
   end
-  M.live() -- what finalizers let go of is dropped by the next call
-  M.run(op, sample)
-  local blocks_after, bytes_after = M.live()
-  assert(blocks_after <= blocks, ("%d blocks stay"):format(blocks_after - blocks))
-  assert(bytes_after <= bytes, ("%d bytes stay"):format(bytes_after - bytes))
+  M.run(op, sample) -- what finalizers let go of is dropped by the next call
 end
 
 -- ---- layouts and types ----------------------------------------------------
