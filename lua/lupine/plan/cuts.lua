@@ -10,7 +10,8 @@
 --- the ReLU before it, products of a vector with one matrix after another).
 ---
 --- The search starts where the slowest stage by the operators' own cycles is as fast as
---- can be, and at an equal split, and moves cuts while that helps. What counts, in order:
+--- can be, and at an equal split, and moves cuts while that helps: each by itself, then from
+--- the best of that several neighbours together. What counts, in order:
 --- how much too large it is for the memory that there is, samples a second.
 local class = require("lupine.base.class")
 local core = require("lupine.core")
@@ -307,32 +308,43 @@ end
 
 local STEPS = { 1, -1, 2, -2, 4, -4, 8, -8 }
 
--- The cuts with the k-th moved; nil if that passes another.
-local function moved(cuts, k, by, last)
-  local at = cuts[k] + by
-  if at <= (cuts[k - 1] or 0) or at >= (cuts[k + 1] or last + 1) then
+-- The cuts with those from the first to the last of some neighbours moved; nil if that
+-- passes another.
+local function moved(cuts, first, last, by, places)
+  if cuts[first] + by <= (cuts[first - 1] or 0)
+      or cuts[last] + by >= (cuts[last + 1] or places + 1) then
     return nil
   end
   local out = table.move(cuts, 1, #cuts, 1, {})
-  out[k] = at
+  for k = first, last do
+    out[k] = out[k] + by
+  end
   return out
 end
 
--- Moves one cut after another as long as that helps and tries are left.
-local function climb(self, cuts, changes, tries)
-  local best, e = self:figures(cuts, changes)
-  local improved, stop = true, self.tried + tries
-  while improved do
-    improved = false
-    for k = 1, #cuts do
-      for _, by in ipairs(STEPS) do
-        local other = self.tried < stop and moved(best and best.cuts or cuts, k, by, #self.names)
-        local figures = other and self:figures(other, changes)
-        if figures and M.better(figures, best) then
-          best, improved = figures, true
-        end
+-- Moves so many neighbours after others, each of them once by each step.
+local function move_all(self, cuts, best, changes, stop, together)
+  local improved = false
+  for first = 1, #cuts - together + 1 do
+    for _, by in ipairs(STEPS) do
+      local other = self.tried < stop and moved(best and best.cuts or cuts, first,
+        first + together - 1, by, #self.names)
+      local figures = other and self:figures(other, changes)
+      if figures and M.better(figures, best) then
+        best, improved = figures, true
       end
     end
+  end
+  return best, improved
+end
+
+-- Moves cuts, up to `most` neighbours together, as long as that helps and tries are left.
+local function climb(self, cuts, changes, tries, most)
+  local best, e = self:figures(cuts, changes)
+  local together, stop, improved = 1, self.tried + tries, nil
+  while together <= most and self.tried < stop do
+    best, improved = move_all(self, cuts, best, changes, stop, together)
+    together = improved and 1 or together + 1
   end
   return best, e
 end
@@ -357,14 +369,16 @@ function Cuts:search(n, changes, tries)
   end
   local starts, best, reason = n > 1 and { balanced(whole, #self.names, n),
     balanced(once, #self.names, n), self:equal(n) } or { {} }, nil, nil
+  tries = tries or 200
+  local stop = self.tried + tries
   for _, cuts in ipairs(starts) do
-    local found, e = climb(self, cuts, changes, (tries or 200) // #starts)
+    local found, e = climb(self, cuts, changes, tries // #starts, 1)
     reason = e or reason
     if found and M.better(found, best) then
       best = found
     end
   end
-  return best or error(reason, 0)
+  return best and climb(self, best.cuts, changes, stop - self.tried, n - 1) or error(reason, 0)
 end
 
 M.Cuts = Cuts

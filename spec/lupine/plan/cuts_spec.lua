@@ -83,20 +83,24 @@ local MODELS = {
   end,
 }
 
+local function training(net, accumulation, strategy)
+  local model = Classifier(net)
+  local options = poptorch.Options():setExecutionStrategy(strategy):autoRoundNumIPUs(true)
+  options.Training:gradientAccumulation(accumulation)
+  return poptorch.trainingModel(model, options,
+    poptorch.optim.SGD(model:parameters(), { lr = 0.1, momentum = 0.9 })), model
+end
+
 -- The executor of a model whose modules of these names start blocks, compiled.
 local function compiled(kind, names, strategy)
   torch.manual_seed(3)
   local net, x, y = MODELS[kind]()
-  local model = Classifier(net)
+  local executor, model = training(net, ACCUMULATION, strategy
+    or poptorch.PipelinedExecution(poptorch.AutoStage.AutoIncrement))
   for ipu, name in ipairs(names) do
     poptorch.BeginBlock(model:get_submodule((name:gsub("/", "."))), { user_id = name,
       ipu_id = ipu })
   end
-  local options = poptorch.Options():setExecutionStrategy(strategy
-    or poptorch.PipelinedExecution(poptorch.AutoStage.AutoIncrement)):autoRoundNumIPUs(true)
-  options.Training:gradientAccumulation(ACCUMULATION)
-  local executor = poptorch.trainingModel(model, options,
-    poptorch.optim.SGD(model:parameters(), { lr = 0.1, momentum = 0.9 }))
   executor:compile(x, y)
   return executor, x, y
 end
@@ -186,6 +190,21 @@ describe("cuts", function()
         end
       end
     end
+  end)
+
+  it("are found where each alone can only be moved for the worse", function()
+    torch.set_default_device("meta")
+    local net = require("torchvision").models.resnet18()
+    local executor = training(net, 32, poptorch.PipelinedExecution(
+      poptorch.AutoStage.AutoIncrement))
+    executor:compile(torch.zeros(64, 3, 224, 224), torch.zeros({ 64 }, { dtype = torch.int64 }))
+    torch.set_default_device("cpu")
+    local all, at = cuts_of(executor), {}
+    for i, name in ipairs(all.names) do
+      at[#at + 1] = name:find("layer[123]/1/bn1$") and i or nil
+    end
+    assert.equal(3, #at) -- where no single move leads to
+    assert.is_false(cuts.better(all:figures(at), all:search(4)))
   end)
 
   it("into equal numbers of layers", function()

@@ -147,7 +147,8 @@ describe("insights", function()
     local r = pipelined(2, { width = 2048, batch = 16 }, { weight = { on_chip = false,
       min_off_chip = 0 } })
     local i = found(r, "^Streaming memory is waited for")
-    assert.matches(("^%.1f %%%% of a call"):format(100 * of_call(r, "streaming") / r.cycles), i.text)
+    local share = of_call(r, "streaming") / r.cycles
+    assert.matches(("^%.1f %%%% of a call"):format(100 * share), i.text)
     assert.is_nil(found(pipelined(2, {}), "^Streaming memory"))
   end)
 
