@@ -49,6 +49,8 @@ SIMD_avx512 := -DLP_SIMD=avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq \
   -mfma -mf16c
 SIMD := plain
 ifeq ($(ARCH),x86_64)
+# Nearly all have AVX2: for the others the compiler need not unroll half a minute.
+SIMD_plain += -O2
 SIMD += avx2 avx512
 AMX := $(SIMD_avx512) -mamx-tile -mamx-bf16
 endif
