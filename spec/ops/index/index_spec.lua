@@ -231,3 +231,28 @@ describe("sorting", function()
       torch.zeros({ 0 }):to(torch.uint8)).shape) })
   end)
 end)
+
+describe("places by a mask or an index of many elements", function()
+  it("move elements of every size, in order", function()
+    torch.manual_seed(5)
+    local mask, at = torch.rand({ 40, 30 }):lt(0.4), torch.randint(-1200, 1200, { 37, 7 })
+    local set, places = mask:flatten():tolist(), at:flatten():tolist()
+    for _, dtype in ipairs({ torch.uint8, torch.float16, torch.float32, torch.int64 }) do
+      local x = (torch.arange(1200) % 100):to(dtype):view({ 40, 30 })
+      local source = (torch.arange(1200) % 90 + 100):to(dtype)
+      local filled, taken, used = {}, {}, 0
+      for i = 0, 1199 do
+        filled[i + 1] = set[i + 1] and 100 + used % 90 or i % 100
+        used = used + (set[i + 1] and 1 or 0)
+      end
+      for i, p in ipairs(places) do
+        taken[i] = p % 1200 % 100
+      end
+      assert.same(filled, x:masked_scatter(mask, source):flatten():long():tolist())
+      assert.same(taken, x:take(at):flatten():long():tolist())
+    end
+    raises("IndexError", "index 1200 is out of bounds", function()
+      return torch.zeros(1200):take(torch.tensor({ { 0, 1 }, { -1200, 1200 } }))
+    end)
+  end)
+end)

@@ -48,23 +48,36 @@ void lp_index_load(const LpDesc *d, const void *p, const LpType *place,
 }
 
 /* ---- offsets ------------------------------------------------------------- */
-static LpStatus add_offsets(const Rows *s, int k, const void *p, int64_t *index,
+/* The index's elements as they lie if they are those of the place, else a copy.
+ */
+static const int64_t *index_of(const Rows *s, int k, const void *p,
+                               int64_t *copy)
+{
+    const LpDesc *d = &s->q.index[k];
+    if (d->dtype == LP_I64 && lp_desc_contiguous(d) &&
+        lp_desc_numel(d) == s->n_place)
+        return p;
+    lp_index_load(d, p, &s->q.place, copy);
+    return copy;
+}
+
+static LpStatus add_offsets(const Rows *s, int k, const int64_t *index,
                             int64_t *off, LpErr *e)
 {
     const LpRowsReq *q = &s->q;
     int64_t size = s->a.shape[q->dim[k]], step = s->a.strides[q->dim[k]];
-    lp_index_load(&q->index[k], p, &q->place, index);
+    int64_t wrap = q->wrap ? size : 0, sign = 0; /* of what lies outside */
     for (int64_t j = 0; j < s->n_place; j++) {
-        int64_t i = index[j];
-        if (q->wrap && i < 0)
-            i += size;
-        LP_FAIL_IF(i < 0 || i >= size, e, LP_E_INDEX,
+        int64_t i = index[j] + (index[j] < 0 ? wrap : 0);
+        sign |= i | (int64_t)((uint64_t)size - 1 - (uint64_t)i);
+        off[j] = (int64_t)((uint64_t)off[j] + (uint64_t)i * (uint64_t)step);
+    }
+    for (int64_t j = 0; j < s->n_place && sign < 0; j++)
+        LP_FAIL_IF(index[j] < -wrap || index[j] >= size, e, LP_E_INDEX,
                    "%s: index %lld is out of bounds for dimension %d with size "
                    "%lld (at position %lld of the index; indices count from 0)",
                    q->name, (long long)index[j], q->dim[k], (long long)size,
                    (long long)j);
-        off[j] += i * step;
-    }
     return LP_OK;
 }
 
@@ -79,11 +92,14 @@ static void mark_skipped(const Rows *s, int64_t *off)
 
 static void dense_offsets(const Rows *s, int64_t *off)
 {
-    int64_t at[LP_MAX_DIMS] = {0}, o = 0;
+    int64_t at[LP_MAX_DIMS] = {0}, o = 0, last = s->q.place.ndim - 1;
     const LpType *t = &s->q.place;
-    for (int64_t j = 0; j < s->n_place; j++) {
-        off[j] = o;
-        for (int i = t->ndim - 1; i >= 0; i--) {
+    int64_t n = last < 0 ? 1 : t->shape[last];
+    int64_t step = last < 0 ? 0 : s->place_b[last];
+    for (int64_t left = s->n_place; left > 0; left -= n, off += n) {
+        for (int64_t j = 0; j < n; j++)
+            off[j] = o + j * step;
+        for (int64_t i = last - 1; i >= 0; i--) {
             o += s->place_b[i];
             if (++at[i] < t->shape[i])
                 break;
@@ -183,7 +199,8 @@ static void copy_run(const Rows *s, const int64_t *oa, const int64_t *ob,
     bool same = s->row.from == s->row.to;
     size_t bytes = (size_t)(s->row.shape[0] * tb);
     if (same && is_lone(s)) {
-        bool in_line = gather && s->q.place.ndim == 1 && s->place_b[0] == 1;
+        bool in_line = gather && lp_is_dense(s->q.place.shape, s->place_b,
+                                             s->q.place.ndim);
         lone_mover((size_t)tb, in_line)(src, from + j0, dst, to + j0, j1 - j0);
         return;
     }
@@ -311,7 +328,7 @@ LP_KERNEL_RUN(run_rows)
     for (int64_t i = 0; i < s->n_place; i++) /* of none there is no work */
         oa[i] = 0;
     for (int i = 0; i < q->n_indexed; i++)
-        LP_TRY(add_offsets(s, i, in[q->slot[i]], index, oa, e));
+        LP_TRY(add_offsets(s, i, index_of(s, i, in[q->slot[i]], index), oa, e));
     mark_skipped(s, oa);
     dense_offsets(s, ob);
     char *a = gather ? in[q->a_slot] : out[0];
