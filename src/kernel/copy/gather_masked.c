@@ -44,6 +44,54 @@ static char *copy_in(const LpDesc *d, const void *p, char **to)
 }
 
 /* ---- masks --------------------------------------------------------------- */
+/* Masked places of `self` get `src`'s elements in order, or the other way.
+ * Whether an element is masked cannot be foreseen: it is moved in any case, and
+ * chosen by bits, or written over by the next. */
+#define MASKED(T)                                                              \
+    static void unpack_##T(void *self, const char *mask, const void *src,      \
+                           int64_t n, int64_t places)                          \
+    {                                                                          \
+        T *to = self;                                                          \
+        const T *s = src;                                                      \
+        for (int64_t i = 0, at = 0; i < n && at < places; i++) {               \
+            const T set = mask[i] != 0, bits = (T)(0 - set);                   \
+            to[i] = (T)((s[at] & bits) | (to[i] & ~bits));                     \
+            at += mask[i] != 0;                                                \
+        }                                                                      \
+    }                                                                          \
+    static int64_t pack_##T(const void *self, const char *mask, void *dst,     \
+                            int64_t n, int64_t room)                           \
+    {                                                                          \
+        const T *from = self;                                                  \
+        T *to = dst;                                                           \
+        int64_t used = 0;                                                      \
+        for (int64_t i = 0; i < n && used < room; i++) {                       \
+            to[used] = from[i];                                                \
+            used += mask[i] != 0;                                              \
+        }                                                                      \
+        return used;                                                           \
+    }
+MASKED(uint8_t)
+MASKED(uint16_t)
+MASKED(uint32_t)
+MASKED(uint64_t)
+
+typedef struct Masked {
+    void (*unpack)(void *self, const char *mask, const void *src, int64_t n,
+                   int64_t places);
+    int64_t (*pack)(const void *self, const char *mask, void *dst, int64_t n,
+                    int64_t room);
+} Masked;
+
+static Masked masked(size_t bytes)
+{
+    static const Masked by_size[] = {[1] = {unpack_uint8_t, pack_uint8_t},
+                                     [2] = {unpack_uint16_t, pack_uint16_t},
+                                     [4] = {unpack_uint32_t, pack_uint32_t},
+                                     [8] = {unpack_uint64_t, pack_uint64_t}};
+    return by_size[bytes];
+}
+
 /* work: self, mask, source */
 LP_KERNEL_RUN(run_unpack)
 {
@@ -63,11 +111,7 @@ LP_KERNEL_RUN(run_unpack)
                "masked_scatter: expected self to have at most as many masked "
                "places as the source has elements (%lld)",
                (long long)have);
-    for (int64_t i = 0; i < p->n; i++)
-        if (mask[i]) {
-            memcpy(self + (size_t)i * bytes, src, bytes);
-            src += bytes;
-        }
+    masked(bytes).unpack(self, mask, src, p->n, places);
     LpDesc flat = lp_desc_plain(&p->in[0], p->in[0].dtype);
     lp_copy_strided(&flat, self, &p->out, out[0]);
     return LP_OK;
@@ -92,12 +136,9 @@ LP_KERNEL_RUN(run_pack)
     const char *self = copy_in(&p->in[0], in[0], &next);
     const char *mask = copy_in(&p->in[1], in[1], &next);
     size_t bytes = lp_dtype_size(p->out.dtype);
-    int64_t room = lp_desc_numel(&p->out), used = 0;
-    memset(next, 0, (size_t)room * bytes);
-    for (int64_t i = 0; i < p->n && used < room; i++)
-        if (mask[i])
-            memcpy(next + (size_t)used++ * bytes, self + (size_t)i * bytes,
-                   bytes);
+    int64_t room = lp_desc_numel(&p->out);
+    int64_t used = masked(bytes).pack(self, mask, next, p->n, room);
+    memset(next + (size_t)used * bytes, 0, (size_t)(room - used) * bytes);
     LpDesc flat = lp_desc_plain(&p->out, p->out.dtype);
     lp_copy_strided(&flat, next, &p->out, out[0]);
     return LP_OK;
