@@ -329,6 +329,27 @@ describe("integers that become half types", function()
   end)
 end)
 
+describe("half types that become integers", function()
+  it("are cut off, of every type and however they lie", function()
+    local list, cut = {}, {}
+    for k = 1, 600 do
+      list[k] = (k % 400 - 150) / 4 -- exact in both
+      cut[k] = list[k] < 0 and math.ceil(list[k]) or list[k] // 1
+    end
+    for _, half in ipairs({ torch.float16, torch.bfloat16 }) do
+      local x = torch.tensor(list):to(half)
+      local twice = torch.stack({ x, x }, 1):select(1, 1)
+      for _, dtype in ipairs({ torch.int64, torch.int32, torch.int16, torch.int8,
+        torch.float64 }) do
+        local want = torch.tensor(dtype == torch.float64 and list or cut):to(dtype)
+        assert.is_true(x:to(dtype):equal(want))
+        assert.is_true(twice:to(dtype):equal(want))
+      end
+      assert.is_true(x:bool():equal(torch.tensor(list):ne(0)))
+    end
+  end)
+end)
+
 -- Norms whose inverse, or whose square, no half type has: by hand, from the formulas.
 describe("small and large rows of a half type", function()
   local near = { 0.01, 0.02 }

@@ -16,7 +16,6 @@
 
 #include "src/base/checked.h"
 #include "src/base/cpu.h"
-#include "src/base/half.h"
 #include "src/base/interrupt.h"
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/loops/loops.h"
@@ -42,8 +41,6 @@ static inline int32_t int32_of(double f)
 
 #define LOAD_F64(p) (p)
 #define LOAD_F32(p) (p)
-#define LOAD_F16(p) lp_half_to_float(p)
-#define LOAD_BF16(p) lp_bf16_to_float(p)
 #define LOAD_I64(p) (p)
 #define LOAD_I32(p) (p)
 #define LOAD_I16(p) (p)
@@ -86,8 +83,6 @@ static inline int32_t int32_of(double f)
 
 FROM_FLOAT(F64, double)
 FROM_FLOAT(F32, float)
-FROM_FLOAT(F16, uint16_t)
-FROM_FLOAT(BF16, uint16_t)
 FROM_INT(I64, int64_t)
 FROM_INT(I32, int32_t)
 FROM_INT(I16, int16_t)
@@ -103,10 +98,10 @@ typedef void (*Convert)(const void *s, int64_t ss, void *d, int64_t ds,
             conv_##F##_I32, conv_##F##_I16, conv_##F##_I8, conv_##F##_U8,      \
             conv_##F##_BOOL                                                    \
     }
-/* rows and columns in the order of dtypes.def; none to the half types */
+/* rows and columns in the order of dtypes.def; none of the half types */
 static const Convert converts[LP_N_DTYPES][LP_N_DTYPES] = {
-    ROW(F64), ROW(F32), ROW(F16), ROW(BF16), ROW(I64),
-    ROW(I32), ROW(I16), ROW(I8),  ROW(U8),   ROW(BOOL),
+    ROW(F64), ROW(F32), {NULL},  {NULL},  ROW(I64),
+    ROW(I32), ROW(I16), ROW(I8), ROW(U8), ROW(BOOL),
 };
 
 static void through_float(LpDtype from, const char *s, int64_t s_bytes,
@@ -132,7 +127,7 @@ void lp_convert(LpDtype from, const void *src, int64_t src_step, LpDtype to,
     int64_t d = dst_step * (int64_t)lp_dtype_size(to);
     if (loop)
         loop(n, dst, d, src, s);
-    else if (lp_is_half(to))
+    else if (half)
         through_float(from, src, s, to, dst, d, n);
     else
         converts[from][to](src, src_step, dst, dst_step, n);

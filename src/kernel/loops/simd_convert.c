@@ -65,8 +65,6 @@ LOOP(f32_to_f64, float, double, x)
 LOOP(i64_to_f64, int64_t, double, x)
 LOOP(f64_to_i64, double, int64_t, whole(x))
 LOOP(f32_to_i64, float, int64_t, whole((double)x))
-LOOP(f16_to_f64, uint16_t, double, lp_half_to_float(x))
-LOOP(f16_to_i64, uint16_t, int64_t, whole((double)lp_half_to_float(x)))
 LOOP(bf16_to_f32, uint16_t, float, lp_bf16_to_float(x))
 LOOP(bf16_to_f64, uint16_t, double, lp_bf16_to_float(x))
 LOOP(bf16_to_i64, uint16_t, int64_t, whole((double)lp_bf16_to_float(x)))
@@ -140,6 +138,24 @@ HALVES_LOOP(f32_to_f16, float, uint16_t)
 #define f16_to_f32 f16_to_f32_each
 #define f32_to_f16 f32_to_f16_each
 #endif
+
+/* From a half by float32, some at a time: exact. */
+#define BY_FLOAT(to)                                                           \
+    static void f16_to_##to(int64_t n, void *dst, int64_t dstep,               \
+                            const void *src, int64_t sstep)                    \
+    {                                                                          \
+        enum { SOME = 256 };                                                   \
+        float f[SOME];                                                         \
+        const char *s = src;                                                   \
+        char *d = dst;                                                         \
+        for (int64_t m; n > 0; n -= m, s += m * sstep, d += m * dstep) {       \
+            m = n < SOME ? n : SOME;                                           \
+            f16_to_f32(m, f, sizeof *f, s, sstep);                             \
+            f32_to_##to(m, d, dstep, f, sizeof *f);                            \
+        }                                                                      \
+    }
+BY_FLOAT(f64)
+BY_FLOAT(i64)
 
 #define ROW_OF(ct)                                                             \
     [LP_F16] = ct##_to_f16, [LP_BF16] = ct##_to_bf16, [LP_I32] = ct##_to_i32,  \
