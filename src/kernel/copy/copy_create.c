@@ -179,6 +179,8 @@ LP_KERNEL_PREPARE(lp_eye_prepare)
     return LP_OK;
 }
 
+#define CHUNK 256
+
 /* ---- triangles ----------------------------------------------------------- */
 typedef struct Triangle {
     LpDesc out;
@@ -191,14 +193,19 @@ LP_KERNEL_RUN(run_triangle)
 {
     const Triangle *t = (const Triangle *)(const void *)k->inl;
     int64_t bytes = (int64_t)lp_dtype_size(t->out.dtype);
-    int64_t step = t->out.strides[1] * bytes;
+    int64_t step = t->out.strides[1], number[CHUNK];
     char *row = out[0], *col = row + t->out.strides[0] * bytes;
     for (int64_t r = 0; r < t->rows; r++) {
         int64_t n = lp_tri_columns(t->lower, r, t->cols, t->offset);
         int64_t c = t->lower ? 0 : t->cols - n;
-        for (; n > 0; n--, c++, row += step, col += step) {
-            lp_scalar_store(lp_int(r), t->out.dtype, row);
-            lp_scalar_store(lp_int(c), t->out.dtype, col);
+        for (int64_t m; n > 0; n -= m, c += m) {
+            m = lp_min(n, CHUNK);
+            for (int64_t i = 0; i < m; i++)
+                number[i] = c + i;
+            lp_convert(LP_I64, &r, 0, t->out.dtype, row, step, m);
+            lp_convert(LP_I64, number, 1, t->out.dtype, col, step, m);
+            row += m * step * bytes;
+            col += m * step * bytes;
         }
     }
     return LP_OK;
