@@ -67,12 +67,19 @@ end
 
 -- ---- variants -----------------------------------------------------------------------
 
+-- More slices than one that a call returns are so many of each micro-batch of an update.
+local function slices_of(s, accumulation)
+  local slices = s.system.output_slices or 0
+  return slices > 1 and slices // s.adds * accumulation or slices
+end
+
 local function changes_of(s, accumulation, replicas, recompute, off_chip, products)
   local system = s.system
   local out = { accumulation = accumulation, replicas = replicas, recompute = recompute,
     -- as many share rows as in the script, if that divides them
     input_groups = replicas % s.sharing == 0 and replicas // s.sharing or replicas,
     partials = products.partials, proportion = products.proportion,
+    output_slices = slices_of(s, accumulation),
     key = ("%d %d %s %s %s %s"):format(accumulation, replicas, recompute,
       table.concat(off_chip, " "), products.partials or "", products.proportion or "") }
   for _, kind in ipairs(off_chip) do
@@ -93,7 +100,23 @@ local function State(step, system, opts, factor)
       or math.max((opts.tries or 200) // SHARE, 1), found = {},
     spelling = opts.spelling,
     -- the script's
-    replicas = replicas, accumulation = accumulation }
+    replicas = replicas, accumulation = accumulation,
+    -- the step's, and how the front end makes another
+    adds = accumulation, smaller = opts.smaller }
+end
+
+-- The same of a step that is completed for more than one micro-batch of an update, if these
+-- are, or for one: only then gradients are added up and the mean divides them.
+local function of_accumulation(s, accumulation)
+  if not s.trains or not s.smaller or (accumulation > 1) == (s.adds > 1) then
+    return s
+  elseif s.other == nil then
+    local adds = accumulation > 1 and 2 or 1
+    local ok, step, system = errors.try(s.smaller, s.factor, adds)
+    s.other = ok and tables.with(s, { cuts = cuts.Cuts(step, system), system = system,
+      adds = adds, found = {} })
+  end
+  return s.other or s
 end
 
 -- Micro-batches between two weight updates that a variant is tried with.
@@ -204,6 +227,7 @@ local function options_of(s, v)
 end
 
 local function variant(s, stages, replicas, accumulation)
+  s = of_accumulation(s, accumulation)
   local at = search(s, stages, accumulation, replicas)
   local figures, settings, reason = settle(s, at, accumulation, replicas)
   if not figures then
@@ -341,9 +365,9 @@ function Plan:init(step, opts)
     end
   end
   table.sort(self.plans, before)
-  self.tried, self.seconds = s.cuts.tried, core.host.clock() - started
-  for _, other in ipairs(states) do
-    self.tried = self.tried + other.cuts.tried
+  self.tried, self.seconds = 0, core.host.clock() - started
+  for _, state in ipairs({ s, table.unpack(states) }) do
+    self.tried = self.tried + state.cuts.tried + (state.other and state.other.cuts.tried or 0)
   end
 end
 

@@ -147,27 +147,36 @@ local function trace(s, spec, tensors)
   return step, wanted
 end
 
+-- Inputs of these types with other rows: as many times as n is of `of`.
+local function with_rows(tensors, n, of)
+  local out = {}
+  for i, t in ipairs(tensors) do
+    local shape = { table.unpack(t.tensor.shape) }
+    shape[1] = shape[1] and shape[1] * n // of
+    out[i] = { path = t.path, tensor = { shape = shape, dtype = t.tensor.dtype } }
+  end
+  return out
+end
+
 -- Fewer rows a micro-batch by a factor and as many more of them in an update, of the same
--- call: the step, its system and how many there are.
-local function smaller(s, spec, tensors, factor)
+-- call, or n of them: the step, its system and how many there are.
+local function smaller(s, spec, tensors, factor, n)
   local other = tables.with(s, { options = s.options:clone() })
-  local n = math.tointeger(factor * s.options.Training.gradient_accumulation)
-  errors.check(n, "Error", "gradientAccumulation: no whole number of micro-batches")
+  local same = math.tointeger(factor * s.options.Training.gradient_accumulation)
+  errors.check(same, "Error", "gradientAccumulation: no whole number of micro-batches")
+  n = n or same
   other.options.Training:gradientAccumulation(n)
-  local step, wanted = trace(other, spec, tensors)
+  local step, wanted = trace(other, spec, with_rows(tensors, n, same))
   session.complete(step, wanted)
   return step, wanted.system, n
 end
 
--- The same as a function of the factor, for inputs of these types; nil for inference, which
--- has none.
+-- The same as a function of the factor and of n, for inputs of these types; nil for
+-- inference, which has none.
 local function smaller_of(s, spec, tensors)
-  local types = {}
-  for i, t in ipairs(tensors) do
-    types[i] = { path = t.path, tensor = { shape = t.tensor.shape, dtype = t.tensor.dtype } }
-  end
-  return s.training and function(factor)
-    return smaller(s, spec, types, factor)
+  local types = with_rows(tensors, 1, 1)
+  return s.training and function(factor, n)
+    return smaller(s, spec, types, factor, n)
   end or nil
 end
 

@@ -85,7 +85,8 @@ describe("a plan", function()
     return out
   end
 
-  local function has_figures_of_programs(n, layers, rows)
+  -- accumulation: the script's; change: options of all programs
+  local function has_figures_of_programs(n, layers, rows, accumulation, change)
     local first, last = n, n
     if type(n) == "table" then
       first, last = n[1], n[#n]
@@ -93,8 +94,13 @@ describe("a plan", function()
     local function inputs(batch)
       return { torch.randn(batch * rows, first), torch.randn(batch * rows, last) }
     end
-    local plan = lupine.plan(training(model_of(n, layers), options_of(16)),
-      { inputs = inputs(16), ipus = { 2, 4 } })
+    local own = options_of(accumulation or 16)
+    if change then
+      change(own)
+    end
+    local calls = own.device_iterations
+    local plan = lupine.plan(training(model_of(n, layers), own),
+      { inputs = inputs(calls * (accumulation or 16)), ipus = { 1, 2, 4 } })
     for _, v in ipairs(plan.plans) do
       local model = model_of(n, layers)
       for ipu, name in ipairs(v.cuts) do
@@ -108,8 +114,12 @@ describe("a plan", function()
       if v.proportion then
         options:setAvailableMemoryProportion(proportions(v.proportion))
       end
+      if change then
+        change(options)
+      end
       local compiled = training(model, options)
-      compiled:compile(table.unpack(inputs(math.tointeger(v.accumulation * v.replicas * v.rows))))
+      compiled:compile(table.unpack(
+        inputs(math.tointeger(calls * v.accumulation * v.replicas * v.rows))))
       local what = ("%d x %d, %d, %s: %s"):format(v.stages, v.replicas, v.accumulation,
         v.recompute, table.concat(v.cuts, " "))
       assert.equal(compiled:report().cycles, v.cycles, what)
@@ -123,6 +133,13 @@ describe("a plan", function()
 
   it("has them where an equal split turns out best without recomputation", function()
     has_figures_of_programs({ 64, 128, 1024, 64, 512, 1024, 256 }, 6, 16)
+  end)
+
+  it("has them where gradients are added up that are not in the script, or the reverse", function()
+    has_figures_of_programs(64, 3, 1, 1)
+    has_figures_of_programs(64, 3, 4, 2, function(options)
+      options:deviceIterations(4):outputMode(poptorch.OutputMode.EveryN, 2)
+    end)
   end)
 
   -- Layers on device meta.
