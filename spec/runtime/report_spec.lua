@@ -69,6 +69,33 @@ describe("a report", function()
     assert.equal(3 * r.tiles, tiles)
   end)
 
+  it("has constants apart from variables, and what overflows", function()
+    local table_of = torch.arange(4096):float():reshape(64, 64)
+    local r = helper.simulate(helper.step(function(inputs, place)
+      place(0)
+      return inputs[1]:matmul(table_of)
+    end, { declare = function(declare)
+      return { declare("input", "x", nil, { 8, 64 }) }
+    end }))
+    local types, all = {}, 0
+    for _, row in ipairs(require("lupine.report.summary").data_types(r)) do
+      types[row[1]], all = row[2], all + row[2]
+    end
+    assert.equal(64 * 64 * 4, types.Constants)
+    assert.equal(r.memory[0].always_live + r.memory[0].not_always_live, all)
+    r = helper.simulate(helper.chain(1, { width = 12288, batch = 16, train = true,
+      dtype = torch.float32, accumulation = 2 }), { allow_out_of_memory = true })
+    local m, bytes, tiles = r.memory[0], 0, 0
+    for _, used in ipairs(m.tiles) do -- 64 classes of 23 tiles
+      bytes = bytes + 23 * math.max(0, used - m.tile_bytes)
+      tiles = tiles + (used > m.tile_bytes and 23 or 0)
+    end
+    assert.is_true(tiles > 0)
+    local text = r:summary():gsub("(%d),(%d)", "%1%2"):gsub("(%d),(%d)", "%1%2")
+    assert.matches(("Overflowed: +%d B"):format(bytes), text)
+    assert.matches(("\n +%d tile%%(s%%) out of memory"):format(tiles), text)
+  end)
+
   it("has cycles of vertices: those of the nodes that run, shared over the tiles", function()
     local r, sums = report({ device_iterations = 3, accumulation = 6 }), {}
     local times, all = {}, 0
@@ -103,10 +130,13 @@ describe("a report", function()
     for _, row in ipairs(r.schedule) do
       assert.matches("  " .. row.kind .. " (", steps, 1, true)
     end
-    local mm = r:nodes()[1]
-    assert.matches(("OnTileExecute layer0/mm: %s cycles, %s active tiles"):format(
-      tostring(mm.compute):reverse():gsub("(%d%d%d)", "%1,"):reverse():gsub("^,", ""), mm.tiles),
-      steps, 1, true)
+    local mm, busy = r:nodes()[1], 0
+    for _, cycles in pairs(mm.vertex_cycles) do
+      busy = busy + cycles
+    end
+    assert.matches(("OnTileExecute layer0/mm: %s cycles, %s active tiles, tile balance %.1f%%")
+      :format(tostring(mm.compute):reverse():gsub("(%d%d%d)", "%1,"):reverse():gsub("^,", ""),
+      mm.tiles, 100 * busy / mm.compute / r.tiles), steps, 1, true)
     local _, spans = r:storage():gsub("bytes, steps", "")
     assert.equal(#r:liveness().ipus[0].spans + #r:liveness().ipus[1].spans, spans)
   end)

@@ -341,10 +341,10 @@ end
 -- Moves cuts, up to `most` neighbours together, as long as that helps and tries are left.
 local function climb(self, cuts, changes, tries, most)
   local best, e = self:figures(cuts, changes)
-  local together, stop, improved = 1, self.tried + tries, nil
+  local together, stop = 1, self.tried + tries
   while together <= most and self.tried < stop do
-    best, improved = move_all(self, cuts, best, changes, stop, together)
-    together = improved and 1 or together + 1
+    local found, improved = move_all(self, cuts, best, changes, stop, together)
+    best, together = found, improved and 1 or together + 1
   end
   return best, e
 end
