@@ -1,4 +1,5 @@
 -- lupine report: prints, draws and traces what files say.
+local core = require("lupine.core")
 local files = require("spec.support.files")
 local helper = require("spec.passes.ipu.helper")
 local insights = require("lupine.report.insights")
@@ -31,6 +32,18 @@ describe("lupine report", function()
     r:trace(folder .. "/expected.json")
     assert.equal(files.read(folder .. "/expected.html"), files.read(folder .. "/page.html"))
     assert.equal(files.read(folder .. "/expected.json"), files.read(folder .. "/trace.json"))
+  end)
+
+  it("names reports that are near, five at most", function()
+    local r = helper.simulate(helper.chain(1, {}))
+    for i = 1, 6 do
+      core.make_folder(("%s/near/run%d"):format(folder, i))
+      r:save(("%s/near/run%d/report.json"):format(folder, i))
+    end
+    local _, err = lupine("near")
+    assert.matches("has neither profile.json nor report.json (there is 'near/run1/report.json', "
+      .. "'near/run2/report.json', 'near/run3/report.json', 'near/run4/report.json', "
+      .. "'near/run5/report.json')", err, 1, true)
   end)
 
   it("says in a line what is wrong", function()

@@ -165,6 +165,16 @@ describe("the page of a report", function()
       end
       return list
     end
+    function many.liveness()
+      local live = setmetatable({ spans = {} }, { __index = real:liveness().ipus[0] })
+      for _, name in ipairs({ "node", "stage", "backward", "bytes", "temporary" }) do
+        live[name] = {}
+        for i = 1, 300000 do
+          live[name][i] = i
+        end
+      end
+      return { ipus = { [0] = live } }
+    end
     local html = require("lupine.report.page").text(many)
     stands_alone(html)
     local data = data_of(html)

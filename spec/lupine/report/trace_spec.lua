@@ -170,6 +170,37 @@ describe("a report in a file", function()
     end)
   end)
 
+  it("that refers to what is not there is refused", function()
+    local text = simulated("pipelined", {}):json()
+    local compute = function(data)
+      for _, row in ipairs(data.report.schedule) do
+        for _, entry in ipairs(row.entries) do
+          if entry.kind == "compute" then
+            return entry
+          end
+        end
+      end
+    end
+    local loops = "a loop has rows that are not there"
+    for _, damage in ipairs({
+      { loops, function(data) data.report.sequence[1].first_row = 0 end },
+      { loops, function(data) data.report.sequence[1].rows = -1 end },
+      { loops, function(data) data.report.sequence[1].rows = 1 + data.report.schedule.n end },
+      { loops, function(data) data.report.sequence[1].first_row = math.maxinteger end },
+      { "an entry's stage is none", function(data) compute(data).stage = 99 end },
+      { "an entry has no offset", function(data) compute(data).offset = nil end },
+      { "an entry has no bytes", function(data) compute(data).kind = "load" end },
+      { "an entry has no kind", function(data) compute(data).kind = "rest" end },
+    }) do
+      local data = core.json_decode(text, "report")
+      damage[2](data)
+      files.write(path, core.json_encode(data))
+      raises("ValueError", "is no report: " .. damage[1], function()
+        report.read(path)
+      end)
+    end
+  end)
+
   it("is damaged by any change that makes a table of a number", function()
     local r = simulated("sharded", { strategy = "sharded" })
     local text = r:json()
