@@ -5,6 +5,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@ static struct {
     int threads;
 } cpu;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static atomic_bool known; /* each row of a kernel may ask: no call of libc's */
 
 static const char *const simd_names[LP_N_SIMD] = {"plain", "avx2", "avx512"};
 
@@ -174,6 +176,13 @@ static void ask(void)
     lower(getenv("LUPINE_CPU"));
     ask_name();
     ask_threads();
+    atomic_store_explicit(&known, true, memory_order_release);
+}
+
+static void ask_once(void)
+{
+    if (!atomic_load_explicit(&known, memory_order_acquire))
+        pthread_once(&once, ask);
 }
 
 const char *lp_simd_name(LpSimd simd)
@@ -184,7 +193,7 @@ const char *lp_simd_name(LpSimd simd)
 #define ASKED(type, function, field)                                           \
     type function(void)                                                        \
     {                                                                          \
-        pthread_once(&once, ask);                                              \
+        ask_once();                                                            \
         return cpu.field;                                                      \
     }
 ASKED(LpSimd, lp_cpu_simd, simd)
@@ -194,6 +203,6 @@ ASKED(const char *, lp_cpu_name, name)
 
 int lp_cpu_threads(void)
 {
-    pthread_once(&once, ask);
+    ask_once();
     return lp_in_worker() ? 1 : cpu.threads;
 }
