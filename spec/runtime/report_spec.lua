@@ -250,6 +250,27 @@ describe("the report of an executor", function()
     end
   end)
 
+  it("says whether the peak is in the weight update", function()
+    -- of one row the activations are small beside the weights, whose norms LAMB needs
+    for batch, is in pairs({ [1] = true, [512] = false }) do
+      local Square = nn.Module:extend("Square")
+      function Square:init()
+        self.f, self.loss = nn.Linear(512, 512), nn.MSELoss()
+      end
+      function Square:forward(x)
+        local y = self.f(x)
+        return y, self.loss(y, x)
+      end
+      torch.set_default_device("meta")
+      local net, x = Square(), torch.zeros(batch, 512)
+      torch.set_default_device("cpu")
+      local model = poptorch.trainingModel(net, poptorch.Options(),
+        poptorch.optim.LAMB(net:parameters(), { lr = 0.1 }))
+      model:compile(x)
+      assert.equal(is, model:report().memory[0].peak_in_update)
+    end
+  end)
+
   it("counts rows that replicas share once", function()
     for size, samples in pairs({ [1] = 8, [2] = 8, [4] = 8 }) do
       local options = poptorch.Options():replicationFactor(4)

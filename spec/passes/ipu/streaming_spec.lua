@@ -214,7 +214,8 @@ describe("I/O tiles", function()
     end
     assert.is_true(most >= BYTES)
     assert.equal(most, r.memory[0].io)
-    assert.is_true(r.memory[0].io_tile >= most / 64)
+    local stack = r.memory[0].categories.stack // (r.tiles - 64)
+    assert.equal(-(-most // 64) + stack, r.memory[0].io_tile)
     assert.is_true(r.memory[0].fits)
     assert.equal(0, simulate(step, { liveness = 2, io_tiles = 64 }, BY_IO).memory[0].io)
     assert.equal(0, simulate(step, { liveness = 1, io_tiles = 64 }, OFF).memory[0].io)
@@ -301,6 +302,13 @@ describe("streaming memory", function()
     assert.equal(240000000000, three.streaming)
     assert.equal(320000000000, four.streaming)
     assert.equal(256000000000, four.streaming_limit)
+    local eight = helper.simulate(helper.chain(8, { width = 64, device_iterations = 8 }),
+      { weight = { on_chip = false, min_off_chip = 0 } })
+    local sums = { 0, 0 } -- of two machines
+    for ipu = 0, 7 do
+      sums[ipu // 4 + 1] = sums[ipu // 4 + 1] + eight.memory[ipu].off_chip
+    end
+    assert.equal(math.max(sums[1], sums[2]), eight.streaming)
     three.memory, four.memory = {}, {} -- beside the tiles
     assert.is_true(memory.fits(three))
     assert.same({}, memory.overflows(three))
