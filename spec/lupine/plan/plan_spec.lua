@@ -123,6 +123,11 @@ describe("a plan", function()
       local what = ("%d x %d, %d, %s: %s"):format(v.stages, v.replicas, v.accumulation,
         v.recompute, table.concat(v.cuts, " "))
       assert.equal(compiled:report().cycles, v.cycles, what)
+      local recomputed -- as the options have it that the variant names
+      for _, option in ipairs(v.options) do
+        recomputed = option:match('autoRecomputation", "(%a+)"') or recomputed
+      end
+      assert.equal(v.recompute ~= "auto" and RECOMPUTATION[v.recompute] or nil, recomputed, what)
       assert.equal(compiled:report().samples_per_second, v.samples_per_second, what)
     end
   end
