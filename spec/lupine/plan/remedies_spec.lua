@@ -1,5 +1,6 @@
 --- What the error of a program that does not fit advises fits when it is done.
 local helper = require("spec.poptorch.helper")
+local memory = require("lupine.report.memory")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
 local torch = require("torch")
@@ -71,16 +72,20 @@ local function advised(layers, rows)
   return e
 end
 
-local function fits_with(remedy, layers, rows)
+local function report_with(remedy, layers, rows, change)
   local of, x = executor(layers, rows, function(o)
     for _, r in ipairs(remedy.all or { remedy }) do
       APPLY[r.hint](o, r.detail or {})
     end
+    change(o)
   end)
   of:compile(x)
-  for _, m in pairs(of:report().memory) do
-    assert.is_true(m.fits, remedy.text)
-  end
+  return of:report()
+end
+
+local function fits_with(remedy, layers, rows)
+  local report = report_with(remedy, layers, rows, function() end)
+  assert.is_true(memory.fits(report), remedy.text)
 end
 
 describe("remedies", function()
@@ -104,6 +109,19 @@ describe("remedies", function()
     assert.is_true(#last.all > 1, e.message)
     assert.matches("together: .*AutoBlocks%(%d+%)", e.message)
     fits_with(last, 20, rows)
+    local options = 0
+    for i, r in ipairs(last.all) do
+      local fewer = table.move(last.all, 1, #last.all, 1, {})
+      table.remove(fewer, i)
+      if r.change then -- an option, none of which can be left out
+        options = options + 1
+        local report = report_with({ all = fewer }, 20, rows, function(o)
+          o._Popart:set("engineOptions", { ["debug.allowOutOfMemory"] = "true" })
+        end)
+        assert.is_false(memory.fits(report), r.text)
+      end
+    end
+    assert.is_true(options > 1, e.message)
   end)
 
   it("of inference are more IPUs, with device iterations to fill their pipeline", function()
