@@ -1,8 +1,10 @@
 --- What the error of a program that does not fit advises fits when it is done.
+local chains = require("spec.passes.ipu.helper")
 local helper = require("spec.poptorch.helper")
 local memory = require("lupine.report.memory")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
+local remedies = require("lupine.plan.remedies")
 local torch = require("torch")
 
 local WIDTH, ACCUMULATION = 4096, 16
@@ -99,6 +101,18 @@ describe("remedies", function()
       end
     end
     assert.is_true(n > 0, e.message)
+  end)
+
+  it("have the first of several values with which all fits", function()
+    local step = chains.chain(1, { width = 2048, batch = 3072, train = true, accumulation = 2,
+      dtype = torch.float32 })
+    local function proportion(value)
+      return memory.most(chains.simulate(step, { proportion = value }))
+    end
+    assert.is_true(proportion(0.2) < proportion(0.4) and proportion(0.4) < proportion(nil))
+    for _, r in ipairs(remedies.remedies(step, {})) do
+      assert.is_true(r.hint ~= "proportion" or r.detail.proportion == 0.4)
+    end
   end)
 
   it("go together where none is enough: options and as few more IPUs as it takes", function()
