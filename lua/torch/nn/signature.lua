@@ -7,8 +7,11 @@
 --- In a call nil (or nothing) means the default and torch.none an explicit
 --- None. A default is None, True, False, a number, 'text' or (a, b).
 local check = require("lupine.base.check")
+local core = require("lupine.core")
 local errors = require("lupine.base.errors")
 local pieces = require("lupine.base.pieces")
+
+local none, rawequal = core.none, rawequal
 
 local Signature = {}
 Signature.__index = Signature
@@ -40,8 +43,8 @@ end
 ---@return table signature {name, names, defaults}; call it to bind arguments
 local function parse(text)
   local name, inside = text:match("^%s*([%w_%.]+)%s*%((.*)%)%s*$")
-  local self = setmetatable({ name = name, names = {}, defaults = {}, required = {}, lists = {} },
-    Signature)
+  local self = setmetatable({ name = name, names = {}, defaults = {}, required = {}, lists = {},
+    ordered = {} }, Signature)
   for _, piece in ipairs(inside:find("%S") and pieces(inside) or {}) do
     local param, default = piece:match("^([%w_]+)%s*=%s*(.+)$")
     param = param or piece
@@ -50,13 +53,10 @@ local function parse(text)
     self.lists[param] = default == nil and "list" or nil -- may be {}
     if default and default ~= "None" then
       self.defaults[param] = constant(default)
+      self.ordered[#self.names] = self.defaults[param]
     end
   end
   return self
-end
-
-local function fresh(default)
-  return type(default) == "table" and { table.unpack(default) } or default
 end
 
 --- The arguments of a call in the order of the parameters.
@@ -70,13 +70,19 @@ function Signature:list(...)
   else
     values = check.arguments(self.name, names, self.lists, ...)
   end
+  local ordered, required = self.ordered, self.required
   for i = 1, #names do
     local value = values[i]
     if value == nil then
-      errors.check(not self.required[names[i]], "TypeError",
-        "%s: missing required argument '%s'", self.name, names[i])
-      values[i] = fresh(self.defaults[names[i]])
-    elseif check.is_none(value) then
+      local default = ordered[i]
+      if type(default) == "table" then
+        values[i] = { table.unpack(default) }
+      elseif default ~= nil then
+        values[i] = default
+      elseif required[names[i]] then
+        errors.check(false, "TypeError", "%s: missing required argument '%s'", self.name, names[i])
+      end
+    elseif rawequal(value, none) then
       values[i] = nil
     end
   end

@@ -24,7 +24,7 @@ local function number(value, where)
 end
 
 -- What a parameter must be whose default is a float or a boolean: rows of its number,
--- the check and how messages know it.
+-- the check, how messages know it and the type of Lua that passes.
 local function kinds_of(parsed)
   local kinds = {}
   for i, name in ipairs(parsed.names) do
@@ -32,7 +32,7 @@ local function kinds_of(parsed)
     local kind = math.type(default) == "float" and number
       or type(default) == "boolean" and check.bool
     if kind then
-      kinds[#kinds + 1] = { i, kind, ("%s(): %s"):format(parsed.name, name) }
+      kinds[#kinds + 1] = { i, kind, ("%s(): %s"):format(parsed.name, name), type(default) }
     end
   end
   return kinds
@@ -50,7 +50,10 @@ return function(t, sig, fn)
     local a = parsed:list(...)
     for k = 1, #kinds do
       local kind = kinds[k]
-      kind[2](a[kind[1]], kind[3])
+      local value = a[kind[1]]
+      if type(value) ~= kind[4] then -- the check would take as long as the rest
+        kind[2](value, kind[3])
+      end
     end
     for k = 1, #tensors do
       local v = a[tensors[k]]
