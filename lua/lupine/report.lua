@@ -218,7 +218,8 @@ local M = { Report = Report }
 --- proportion (a number or by IPU),
 --- activation, weight, optimizer, accumulator (tables: on_chip, sharded,
 --- io_load, io_store, min_off_chip, min_sharded), own (such tables by the names
---- of single variables and values), output_slices (0: one a micro-batch),
+--- of single variables and values), own_unmet (also of what the step has not),
+--- output_slices (0: one a micro-batch),
 --- input_groups (of replicas that read the same rows; 0: each has its own),
 --- replicas and accumulation (in place of the step's: what it would cost with them),
 --- synthetic_data, allow_out_of_memory, power_of_two (of IPUs can be reserved,

@@ -44,11 +44,12 @@ local function name_of(id)
   return begins(id, ACCUM) and GRADIENT .. id:sub(#ACCUM + 1) or id
 end
 
---- What lupine.report.simulate is told: activation, weight, optimizer, accumulator, own.
+--- What lupine.report.simulate is told: activation, weight, optimizer, accumulator, own,
+--- own_unmet (M.note tells of names that the program has not).
 ---@param s table a session's state
----@return table<string, table>
+---@return table<string, table|boolean>
 function M.of(s)
-  local o, out = s.options, { own = {} }
+  local o, out = s.options, { own = {}, own_unmet = true }
   for kind, group in pairs(KINDS) do
     out[kind] = options.location(o[group])
   end

@@ -174,6 +174,9 @@ describe("core.compile", function()
     for _, case in ipairs({
       { { weight = true }, "weight: expected a table, got boolean" },
       { { own = { w = 1 } }, "w: expected a table, got number" },
+      { { own = { w = {}, v = {} } }, "own: 'v' is no weight, state, accumulator or activation of "
+        .. "the step" },
+      { { own = { x = {} }, own_unmet = 1 }, "own_unmet: expected true or false, got 1" },
       { { chip = "ipu3" }, "chip: expected ipu1, ipu2 or ipu21, got 'ipu3'" },
       { { recompute = 1 }, "recompute: expected auto, none or all, got '1'" },
       { { liveness = 1 << 33 }, "liveness: expected 0..3, got 8589934592" },
@@ -191,6 +194,17 @@ describe("core.compile", function()
     }) do
       assert.error_matches(function() core.plan(step, case[1]) end, case[2], 1, true)
     end
+  end)
+
+  it("has places of their own for a step's tensors, and for others if asked", function()
+    local step, off = trained_step(), { on_chip = false }
+    local function off_chip(system)
+      return core.plan(step, system):report().memory[0].off_chip
+    end
+    assert.equal(0, off_chip({ own = { v = off }, own_unmet = true }))
+    assert.is_true(off_chip({ own = { w = off } }) > 0)
+    assert.equal(off_chip({ own = { w = off } }),
+      off_chip({ own = { w = off, v = off }, own_unmet = true }))
   end)
 
   it("does not complete what it failed to complete", function()

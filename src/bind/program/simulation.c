@@ -166,6 +166,7 @@ LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
                                        "optimizer",
                                        "accumulator",
                                        "own",
+                                       "own_unmet",
                                        "proportion",
                                        "power_of_two",
                                        "round_ipus",
@@ -204,6 +205,7 @@ LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
     get_location(L, t, "accumulator", &o.location[LP_LOC_ACCUMULATOR]);
     get_proportion(L, t, &o);
     get_own_locations(L, t, &o);
+    o.own_unmet = lp_opt_bool(L, t, "own_unmet", false);
     o.plans = plans(L);
     return o;
 }
@@ -398,6 +400,7 @@ static int plan_new(lua_State *L)
 {
     LpErr e = {0};
     const LpStep *s = lp_check_step(L);
+    lua_settop(L, 3);
     LpIpuOptions o = lp_read_ipu_options(L, 2);
     bool placed = !lua_isnoneornil(L, 3);
     LpPlacement at = {NULL, NULL, NULL};

@@ -69,6 +69,7 @@ typedef struct LpIpuOptions {
     LpLocation location[LP_N_LOCATIONS];
     const LpOwnLocation *own; /* borrowed until the plan is made */
     size_t n_own;
+    bool own_unmet; /* also of no tensor of the step, which the caller tells */
     double proportion[LP_MAX_IPUS];
     bool allow_out_of_memory;
     bool synthetic_data;    /* no host I/O */

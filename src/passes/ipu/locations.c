@@ -4,20 +4,31 @@
 
 #include "src/passes/ipu/ipu.h"
 
+/* What is said of single tensors, and whether there are such. */
+typedef struct Own {
+    const LpOwnLocation *of;
+    size_t n;
+    bool *met;
+} Own;
+
 /* What is said of a name, of several the first; NULL: nothing. */
-static const LpLocation *own(const LpIpuOptions *o, const char *name)
+static const LpLocation *own(const Own *o, const char *name)
 {
-    for (size_t i = 0; name && i < o->n_own; i++)
-        if (strcmp(o->own[i].name, name) == 0)
-            return &o->own[i].at;
+    for (size_t i = 0; name && i < o->n; i++)
+        if (strcmp(o->of[i].name, name) == 0) {
+            o->met[i] = true;
+            return &o->of[i].at;
+        }
     return NULL;
 }
 
-static const LpLocation *own_of_value(const LpIpuOptions *o, const LpValue *v)
+static const LpLocation *own_of_value(const Own *o, const LpValue *v)
 {
     const LpLocation *l = own(o, v->name);
-    for (const LpName *n = v->more; n && !l; n = n->next)
-        l = own(o, n->text);
+    for (const LpName *n = v->more; n; n = n->next) {
+        const LpLocation *other = own(o, n->text);
+        l = l ? l : other;
+    }
     return l;
 }
 
@@ -36,13 +47,13 @@ static const LpLocation *of_kind(const LpIpuPlan *p, const LpVariable *v)
 }
 
 /* What is said of a marker's result is said of what it marks. */
-static LpStatus of_values(LpIpuPlan *p)
+static LpStatus of_values(LpIpuPlan *p, const Own *o)
 {
     const LpGraph *g = p->step->micro;
     p->val_location = lp_ipu_alloc(p, g->n_value, sizeof *p->val_location);
     LP_TRY(p->err->code);
     for (LpVal v = 1; v < g->n_value; v++)
-        p->val_location[v] = own_of_value(&p->o, &g->value[v]);
+        p->val_location[v] = own_of_value(o, &g->value[v]);
     for (size_t n = g->n_node; n-- > 0;) {
         const LpGraphNode *d = &g->node[n];
         bool marks = d->op->flags & LP_OPF_MARKER && d->n_in && d->n_out;
@@ -52,22 +63,35 @@ static LpStatus of_values(LpIpuPlan *p)
     return LP_OK;
 }
 
+static LpStatus find(LpIpuPlan *p, const Own *o)
+{
+    for (size_t i = 0; i < p->step->n_var; i++) {
+        const LpVariable *v = &p->step->var[i];
+        const LpLocation *kind = of_kind(p, v);
+        const LpLocation *one = kind ? own(o, v->name) : NULL;
+        p->var_location[i] = one ? one : kind;
+    }
+    if (o->n)
+        LP_TRY(of_values(p, o));
+    for (size_t i = 0; i < o->n && !p->o.own_unmet; i++)
+        LP_FAIL_IF(!o->met[i], p->err, LP_E_VALUE,
+                   "own: '%s' is no weight, state, accumulator or activation "
+                   "of the step",
+                   o->of[i].name);
+    return LP_OK;
+}
+
 LpStatus lp_ipu_locations(LpIpuPlan *p)
 {
     size_t n = p->step->n_var;
+    Own o = {.n = p->o.n_own};
     p->var_location = lp_ipu_alloc(p, n, sizeof *p->var_location);
-    p->o.own = lp_ipu_keep(p, p->o.own, p->o.n_own, sizeof *p->o.own);
-    LP_TRY(p->err->code);
-    for (size_t i = 0; i < n; i++) {
-        const LpVariable *v = &p->step->var[i];
-        const LpLocation *kind = of_kind(p, v);
-        const LpLocation *one = kind ? own(&p->o, v->name) : NULL;
-        p->var_location[i] = one ? one : kind;
-    }
-    LpStatus s = p->o.n_own ? of_values(p) : LP_OK;
+    o.of = lp_ipu_keep(p, p->o.own, o.n, sizeof *o.of);
+    o.met = lp_ipu_scratch(p, o.n, sizeof *o.met);
     p->o.own = NULL; /* its names are the caller's */
     p->o.n_own = 0;
-    return s;
+    LP_TRY(p->err->code);
+    return find(p, &o);
 }
 
 const LpLocation *lp_ipu_location(const LpIpuPlan *p, const LpVariable *v)
