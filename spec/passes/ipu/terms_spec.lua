@@ -95,6 +95,23 @@ describe("the cycles of a row", function()
     assert.equal(host_cycles(2 * few) + GLOBAL, cycles[few])
   end)
 
+  it("include a sync with other IPUs where one sends, of all in a pipeline once", function()
+    local step = helper.step(function(inputs, place)
+      local h = inputs[1]
+      for ipu = 0, 2 do
+        place(ipu)
+        h = h:relu()
+      end
+      return h
+    end, { device_iterations = 4, declare = declarations({ X }) })
+    local syncs = {}
+    for i, row in ipairs(helper.simulate(step, { synthetic_data = true }).schedule) do
+      syncs[i] = row.sync
+      assert.equal(#entries(row, "copy") > 0 and STEP + GLOBAL or STEP, row.sync, i)
+    end
+    assert.same({ STEP + GLOBAL, STEP + GLOBAL, STEP + GLOBAL, STEP + GLOBAL, STEP }, syncs)
+  end)
+
   it("include the exchange of the update", function()
     local step = helper.step(function(inputs, place)
       place(0)

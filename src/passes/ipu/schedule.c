@@ -240,8 +240,9 @@ static LpStatus copies(LpSchedule *s)
         sync += x->sync_cyc;
     }
     row->copy_cyc += cyc;
-    row->sync_cyc +=
-        at_once ? lp_chip_global_sync_cyc(p->o.chip, p->n_ipus) : sync;
+    if (at_once && sync > 0)
+        sync = lp_chip_global_sync_cyc(p->o.chip, p->n_ipus);
+    row->sync_cyc += sync;
     return LP_OK;
 }
 
