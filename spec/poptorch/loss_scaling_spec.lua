@@ -176,6 +176,14 @@ describe("automatic loss scaling", function()
     assert.equal(32768, optimizer:state_dict().ipu_state.lossScaleUpdateFactor:item())
   end)
 
+  it("does not shrink without end where no gradient is finite", function()
+    local model, optimizer = trained(poptorch.optim.SGD, { lr = 0.1 }, options())
+    for _ = 1, 70 do
+      model(torch.full({ 5 }, math.huge):half())
+    end
+    assert.equal(2.0 ^ -64, optimizer:state_dict().ipu_state.lossScaleUpdateFactor:item())
+  end)
+
   it("goes on from a state dict", function()
     local x = torch.ones(5):half()
     local model, optimizer, module = trained(poptorch.optim.Adam, { lr = 0.01 })
