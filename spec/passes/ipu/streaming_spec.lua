@@ -260,6 +260,26 @@ describe("weights in shares of the replicas", function()
     end
   end)
 
+  it("take what gathering takes longer than the row computes", function()
+    for _, batch in ipairs({ 1, 512 }) do
+      local waited = 0
+      local r = helper.simulate(helper.chain(2, { train = true, accumulation = 4, replicas = 2,
+        width = WIDTH, batch = batch }), { io_tiles = 32, weight = BESIDE })
+      for _, row in ipairs(r.schedule) do
+        local work, gather = 0, 0
+        for _, e in ipairs(row.entries) do
+          work = math.max(work, e.kind == "compute" and e.cycles or 0)
+          gather = math.max(gather, e.kind == "collective" and e.beside and e.cycles or 0)
+        end
+        if work > 0 then
+          assert.equal(math.max(0, gather - work), row.collective)
+          waited = waited + row.collective
+        end
+      end
+      assert.equal(batch == 1, waited > 0)
+    end
+  end)
+
   it("give the bits of micro-batch order", function()
     local rows = { { 0.5, 0.25, -0.5, 1 } }
     local small = helper.chain(2, { train = true, accumulation = 4, replicas = 2, width = 4,
