@@ -84,6 +84,45 @@ describe("AutoBlocks", function()
     end
   end)
 
+  it("looks for blocks again where other recomputation is best, and for both alike", function()
+    local widths = { 256, 1024, 1024, 2048, 2048, 256 }
+    local function executor(strategy, begin)
+      local net, o = nn.Sequential(), options(strategy, 16)
+      for i = 1, #widths - 1 do
+        net:append(nn.Linear(widths[i], widths[i + 1])):append(nn.ReLU())
+      end
+      local Model = nn.Module:extend("AutoBlocksWide")
+      function Model:init()
+        self.net, self.loss = net, nn.MSELoss()
+      end
+      function Model:forward(x, y)
+        local out = self.net(x)
+        return out, self.loss(out, y)
+      end
+      if begin then
+        poptorch.BeginBlock(net[begin], { ipu_id = 1 })
+        o._Popart:set("autoRecomputation", "NoRecompute")
+      end
+      local model = Model()
+      return poptorch.trainingModel(model, o,
+        poptorch.optim.Adam(model:parameters(), { lr = 0.01 }))
+    end
+    torch.set_default_device("meta")
+    local x = torch.zeros(16 * 256, 256)
+    local found, best = executor(poptorch.AutoBlocks(2)), 0
+    for i = 2, 10 do
+      local other = executor(poptorch.PipelinedExecution(poptorch.AutoStage.AutoIncrement), i)
+      other:compile(x, x)
+      best = math.max(best, other:report().samples_per_second)
+    end
+    for _ = 1, 2 do
+      found:compile(x, x)
+      assert.equal(best, found:report().samples_per_second)
+      found:destroy()
+    end
+    torch.set_default_device("cpu")
+  end)
+
   it("recomputes what is best, unless the options say", function()
     local function compiled(recomputation)
       local o, model = options(poptorch.AutoBlocks(2)), Net()
