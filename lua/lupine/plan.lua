@@ -26,6 +26,7 @@ local variants = require("lupine.plan.variants")
 ---@field stages integer IPUs of a replica
 ---@field replicas integer
 ---@field accumulation integer micro-batches of a weight update
+---@field iterations integer? device iterations of a call, where more than the script's are needed
 ---@field cuts string[] modules that begin the stages from IPU 1 on
 ---@field equal boolean? whether an equal split by layers is no worse than these cuts
 ---@field recompute string "auto", "none", "all"
@@ -91,7 +92,7 @@ end
 
 -- Where the search stands: all that does not change.
 local function State(step, system, opts, factor)
-  local _, accumulation, replicas = step:loops()
+  local iterations, accumulation, replicas = step:loops()
   local groups = system.input_groups or 0
   return { cuts = cuts.Cuts(step, system), system = system, trains = step:trains(),
     sharing = groups > 0 and replicas // groups or 1,
@@ -100,7 +101,7 @@ local function State(step, system, opts, factor)
       or math.max((opts.tries or 200) // SHARE, 1), found = {},
     spelling = opts.spelling,
     -- the script's
-    replicas = replicas, accumulation = accumulation,
+    replicas = replicas, accumulation = accumulation, iterations = iterations,
     -- the step's, and how the front end makes another
     adds = accumulation, smaller = opts.smaller }
 end
@@ -119,10 +120,11 @@ local function of_accumulation(s, accumulation)
   return s.other or s
 end
 
--- Micro-batches between two weight updates that a variant is tried with.
+-- Micro-batches between two weight updates that a variant is tried with; of inference,
+-- times the script's iterations, so that the pipeline is filled.
 local function accumulations(s, stages, replicas)
   if not s.trains then
-    return { 1 }
+    return { -(-stages // s.iterations) }
   end
   local least = 2 * stages - 1
   local kept = math.max(least, -(-s.micro_batches // replicas))
@@ -208,7 +210,8 @@ local function options_of(s, v)
   local function add(when, hint, detail)
     list[#list + 1] = when and { hint = hint, detail = detail } or nil
   end
-  add(v.stages > 1, "cuts", { cuts = v.cuts, legible = true, ipus = v.stages })
+  add(v.stages > 1, "cuts", { cuts = v.cuts, legible = true, ipus = v.stages,
+    iterations = v.iterations })
   add(v.replicas ~= s.replicas, "replicas", { replicas = v.replicas })
   local script = s.accumulation // s.factor
   add(s.trains and v.accumulation ~= script, v.rows == 1 and "accumulation" or "micro_batch",
@@ -239,7 +242,9 @@ local function variant(s, stages, replicas, accumulation)
   local products = settings.products
   local v = { ipus = stages * replicas, stages = stages, replicas = replicas,
     rows = 1 / s.factor, partials = products.partials, proportion = products.proportion,
-    accumulation = accumulation, cuts = names_of(s, figures.cuts),
+    accumulation = s.trains and accumulation or 1,
+    iterations = not s.trains and accumulation > 1 and accumulation * s.iterations or nil,
+    cuts = names_of(s, figures.cuts),
     equal = same or nil, recompute = settings.recompute, off_chip = settings.off_chip,
     overflow = figures.overflow, fits = figures.overflow == 0, fullest = memory.fullest(figures),
     samples_per_second = figures.samples_per_second, cycles = figures.cycles,

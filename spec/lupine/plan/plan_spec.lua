@@ -147,6 +147,30 @@ describe("a plan", function()
     end)
   end)
 
+  it("has them of inference, with as many iterations as fill the pipeline", function()
+    local function inference(iterations, cuts, replicas)
+      local model = model_of(64, 4)
+      for ipu, name in ipairs(cuts) do
+        poptorch.BeginBlock(model:get_submodule((name:gsub("/", "."))), { ipu_id = ipu })
+      end
+      local rows = torch.randn(iterations * replicas, 64)
+      return poptorch.inferenceModel(model, poptorch.Options():deviceIterations(iterations)
+        :replicationFactor(replicas):autoRoundNumIPUs(true)), { rows, rows }
+    end
+    local executor, inputs = inference(2, {}, 1)
+    local seen = {}
+    for _, v in ipairs(executor:plan({ inputs = inputs, ipus = { 1, 2, 4 } }).plans) do
+      local compiled, rows = inference(v.iterations or 2, v.cuts, v.replicas)
+      compiled:compile(table.unpack(rows))
+      assert.equal(compiled:report().cycles, v.cycles)
+      assert.equal(compiled:report().samples_per_second, v.samples_per_second)
+      seen[v.stages] = v.iterations or "as in the script"
+      assert.equal(v.stages == 4, (table.concat(v.options):find("deviceIterations(4)", 1, true))
+        ~= nil)
+    end
+    assert.same({ "as in the script", "as in the script", nil, 4 }, seen)
+  end)
+
   -- Layers on device meta.
   local function layers(width, n, rows, dtype, change)
     local options = options_of(4)

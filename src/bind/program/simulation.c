@@ -146,33 +146,16 @@ LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
 {
     static const char *const again[] = {"auto", "none", "all", NULL};
     static const char *const partials[] = {"float", "half", NULL};
-    static const char *const keys[] = {"chip",
-                                       "strategy",
-                                       "recompute",
-                                       "partials",
-                                       "liveness",
-                                       "separate_backward",
-                                       "tiles",
-                                       "io_tiles",
-                                       "allow_out_of_memory",
-                                       "synthetic_data",
-                                       "output_slices",
-                                       "input_groups",
-                                       "replicas",
-                                       "accumulation",
-                                       "batch_serialization",
-                                       "activation",
-                                       "weight",
-                                       "optimizer",
-                                       "accumulator",
-                                       "own",
-                                       "own_unmet",
-                                       "proportion",
-                                       "power_of_two",
-                                       "round_ipus",
-                                       "stable_norm",
-                                       "host_sync",
-                                       NULL};
+    static const char *const keys[] = {
+        "chip",           "strategy",      "recompute",
+        "partials",       "liveness",      "separate_backward",
+        "tiles",          "io_tiles",      "allow_out_of_memory",
+        "synthetic_data", "output_slices", "input_groups",
+        "replicas",       "accumulation",  "batch_serialization",
+        "activation",     "weight",        "optimizer",
+        "accumulator",    "own",           "own_unmet",
+        "proportion",     "power_of_two",  "round_ipus",
+        "stable_norm",    "host_sync",     NULL};
     LpIpuOptions o = lp_ipu_options();
     lp_check_keys(L, t, "system", keys);
     get_chip(L, t, &o);
