@@ -23,10 +23,14 @@ end
 
 --- What runs: "stage 0 forward", "weight update"; nil of an entry that moves data.
 ---@param entry table
+---@param report? lupine.Report for the name of the stage's block: "stage 0 (encoder) forward"
 ---@return string?
-function M.name(entry)
+function M.name(entry, report)
+  local stage = report and report.stages[(entry.stage or -1) + 1]
+  local block = stage and stage.block ~= "" and (" (%s)"):format(stage.block) or ""
   return entry.kind == "update" and "weight update" or entry.kind == "compute"
-    and ("stage %d %s"):format(entry.stage, entry.backward and "backward" or "forward") or nil
+    and ("stage %d%s %s"):format(entry.stage, block, entry.backward and "backward" or "forward")
+    or nil
 end
 
 -- Poplar's types of programs that move data, and what each moves.

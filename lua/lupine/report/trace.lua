@@ -4,6 +4,7 @@
 ---
 --- Source: "Trace Event Format", the Chromium project; times are in microseconds.
 local core = require("lupine.core")
+local runs = require("lupine.report.runs")
 
 local M = {}
 
@@ -60,22 +61,14 @@ local function slice(trace, pid, tid, name, start, cycles, args)
     dur = cycles * trace.us, args = args })
 end
 
-local function stage_name(report, entry)
-  local stage = report.stages[entry.stage + 1]
-  local block = stage and stage.block ~= "" and (" (%s)"):format(stage.block) or ""
-  return ("stage %d%s %s"):format(entry.stage, block, entry.backward and "backward" or "forward")
-end
-
 local function add_entry(trace, report, entry, start, number)
   start = start + entry.start
-  if entry.kind == "compute" then
-    local batch = number - entry.offset
+  local name = runs.name(entry, report)
+  if name then
+    local batch = entry.kind == "compute" and number - entry.offset or nil
     slice(trace, IPUS, track(trace, IPUS, "IPU " .. entry.ipu, entry.ipu + 1),
-      ("%s, micro-batch %d"):format(stage_name(report, entry), batch), start, entry.cycles,
+      batch and ("%s, micro-batch %d"):format(name, batch) or name, start, entry.cycles,
       { micro_batch = batch, stage = entry.stage, backward = entry.backward })
-  elseif entry.kind == "update" then
-    slice(trace, IPUS, track(trace, IPUS, "IPU " .. entry.ipu, entry.ipu + 1), "weight update",
-      start, entry.cycles, {})
   else
     slice(trace, LINKS, track(trace, LINKS, LINK_OF[entry.kind](entry)), entry.kind, start,
       entry.cycles, { bytes = entry.bytes, beside_computing = entry.beside })
