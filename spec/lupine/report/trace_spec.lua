@@ -35,6 +35,7 @@ local STRATEGIES = {
   { "pipelined", {} },
   { "sharded", { strategy = "sharded" } },
   { "serial_phased", { strategy = "serial_phased", liveness = 2 } },
+  { "serial_phased", { strategy = "serial_phased", batch_serialization = 4 }, ", in fours" },
   { "parallel_phased", { strategy = "parallel_phased", liveness = 1 } },
 }
 
@@ -52,7 +53,7 @@ describe("the trace of a schedule", function()
   for _, case in ipairs(STRATEGIES) do
     local strategy, options = case[1], case[2]
 
-    it("has no two things at once on an IPU or a link: " .. strategy, function()
+    it("has no two things at once on an IPU or a link: " .. strategy .. (case[3] or ""), function()
       local tracks, last = tracks_of(simulated(strategy, options))
       for name, slices in pairs(tracks) do
         table.sort(slices, function(a, b)
@@ -68,7 +69,8 @@ describe("the trace of a schedule", function()
       assert.is_near(r.cycles / r.clock_hz * 1e6, last, 1e-3)
     end)
 
-    it("has each micro-batch forward and backward in each stage: " .. strategy, function()
+    it("has each micro-batch forward and backward in each stage: " .. strategy .. (case[3] or ""),
+      function()
       local tracks = tracks_of(simulated(strategy, options))
       local seen, n = {}, 0
       for name, slices in pairs(tracks) do
