@@ -20,8 +20,9 @@
 /* Beyond SINE_MAX the reduction is not exact: those elements are done again by
  * the C library, from a copy (y may be x). Their greatest is found by bits,
  * which are ordered as the magnitudes are. */
+enum { SINE, COSINE, TANGENT };
 static inline void sine_loop(int64_t n, float *r, const float *a,
-                             const uint32_t quarter)
+                             const uint32_t which)
 {
     for (int64_t k = 0; k < n; k += 256) {
         int64_t m = n - k < 256 ? n - k : 256;
@@ -33,12 +34,17 @@ static inline void sine_loop(int64_t n, float *r, const float *a,
             keep[i] = a[k + i];
             top = t > top ? t : top;
         }
-        EACH(m) r[k + i] = sine_f32(keep[i], quarter);
+        if (which == TANGENT)
+            EACH(m) r[k + i] = tan_f32(keep[i]);
+        else
+            EACH(m) r[k + i] = sine_f32(keep[i], which);
         if (top <= lp_float_bits(SINE_MAX))
             continue;
         for (int64_t i = 0; i < m; i++)
             if (fabsf(keep[i]) > SINE_MAX)
-                r[k + i] = quarter ? cosf(keep[i]) : sinf(keep[i]);
+                r[k + i] = which == TANGENT  ? tanf(keep[i])
+                           : which == COSINE ? cosf(keep[i])
+                                             : sinf(keep[i]);
     }
 }
 
@@ -46,14 +52,21 @@ static void f32_sin(int64_t n, void *y, const void *const *x, unsigned splat,
                     const LpNum *p)
 {
     UNUSED3(splat, p, 0);
-    sine_loop(n, y, x[0], 0);
+    sine_loop(n, y, x[0], SINE);
 }
 
 static void f32_cos(int64_t n, void *y, const void *const *x, unsigned splat,
                     const LpNum *p)
 {
     UNUSED3(splat, p, 0);
-    sine_loop(n, y, x[0], 1);
+    sine_loop(n, y, x[0], COSINE);
+}
+
+static void f32_tan(int64_t n, void *y, const void *const *x, unsigned splat,
+                    const LpNum *p)
+{
+    UNUSED3(splat, p, 0);
+    sine_loop(n, y, x[0], TANGENT);
 }
 
 #define T float

@@ -199,4 +199,103 @@ static inline float sine_f32(float x, uint32_t quarter)
 }
 #endif
 
+/* As sine_f32, by sine and cosine in double. */
+static inline float tan_f32(float x)
+{
+    double d = (double)x;
+    double t = d * 0.63661977236758134 + MAGIC_D;
+    uint64_t n = lp_double_bits(t);
+    t -= MAGIC_D;
+    double r = FMAD(t, -1.57079632673412561417, d); /* 33 bits */
+    r = FMAD(t, -6.07710050650619224932e-11, r);
+    double z = r * r;
+    double s = FMAD(z, 2.724378140946123e-06, -0.00019840038872556747);
+    s = FMAD(z, s, 0.008333331785217696);
+    s = FMAD(z, s, -0.1666666666362283);
+    s = FMAD(z * r, s, r);
+    double c = FMAD(z, -2.7230740927455e-07, 2.479979240562801e-05);
+    c = FMAD(z, c, -0.0013888884858429178);
+    c = FMAD(z, c, 0.04166666663497616);
+    c = FMAD(z, c, -0.4999999999996012);
+    c = FMAD(z, c, 1.0);
+    double num = n & 1 ? -c : s, den = n & 1 ? s : c;
+    return x == 0.0f ? x : (float)(num / den);
+}
+
+/* Near 0 the series, as the logarithm's argument is rounded there. */
+static inline float atanh_f32(float x)
+{
+    double a = (double)fabsf(x), z = a * a, in = a < 1.0 ? a : 0.0;
+    double far = 0.34657359027997264 * log2_wide((1.0 + in) / (1.0 - in));
+    double p = FMAD(z, 0.14285714285714285, 0.2);
+    p = FMAD(z, p, 0.33333333333333331);
+    double y = a < 0.015625 ? FMAD(z * a, p, a) : far;
+    y = a == 1.0 ? INFINITY : y;
+    y = a > 1.0 ? NAN : y;
+    return x != x ? x : copysignf((float)y, x);
+}
+
+/* exp(-a^2) t p(t) of t = 1 / (1 + a / 2) for a = |x|, p a polynomial whose
+ * relative error is 5e-9; 0 from 10.2 on. */
+static inline float erfc_f32(float x)
+{
+    double a = (double)fabsf(x);
+    a = a > 10.2 ? 10.2 : a;
+    double t = 1.0 / FMAD(a, 0.5, 1.0);
+    double p = FMAD(t, 0.032847518855266045, -0.17433047058480677);
+    p = FMAD(t, p, 0.33969972314220787);
+    p = FMAD(t, p, -0.22983982952809912);
+    p = FMAD(t, p, -0.07614742281206319);
+    p = FMAD(t, p, 0.06782220288622663);
+    p = FMAD(t, p, 0.04196061028934307);
+    p = FMAD(t, p, 0.1889712125571468);
+    p = FMAD(t, p, 0.24462647445314784);
+    p = FMAD(t, p, 0.2823034821548972);
+    p = FMAD(t, p, 0.28208649765177746);
+    double y = exp2_wide(-1.4426950408889634 * a * a) * t * p;
+    y = x < 0.0f ? 2.0 - y : y;
+    return x != x ? x : (float)y;
+}
+
+/* x times a polynomial in w = -log(1 - x^2) up to 6.25, in sqrt(w) beyond;
+ * relative errors of 8e-9 and 2e-8. */
+static inline float erfinv_f32(float x)
+{
+    double d = (double)x, q = (1.0 - d) * (1.0 + d);
+    double w = -0.69314718055994531 * log2_wide(q > 0.0 ? q : 0.5);
+    double s = sqrt(w > 0.0 ? w : 0.0);
+    double p = FMAD(w, 2.35752751078622e-12, 5.866376010733094e-10);
+    p = FMAD(w, p, -2.4261502614204034e-08);
+    p = FMAD(w, p, 3.877813789089084e-07);
+    p = FMAD(w, p, -2.9615241069577227e-06);
+    p = FMAD(w, p, 7.483479758492319e-06);
+    p = FMAD(w, p, 3.6889374976216505e-05);
+    p = FMAD(w, p, -0.00011725405450931377);
+    p = FMAD(w, p, -0.0023421151880535043);
+    p = FMAD(w, p, 0.011551690842088808);
+    p = FMAD(w, p, 0.23201335866449266);
+    p = FMAD(w, p, 0.8862269321334391);
+    double f = FMAD(s, -1.776741012942974e-05, 0.0002064025436180379);
+    f = FMAD(s, f, 0.0015203706271715357);
+    f = FMAD(s, f, -0.043007010158590576);
+    f = FMAD(s, f, 0.35124079534350405);
+    f = FMAD(s, f, -1.5162851686073442);
+    f = FMAD(s, f, 3.7630477076705073);
+    f = FMAD(s, f, -4.112191746648247);
+    f = FMAD(s, f, 2.79884069154571);
+    float y = (float)(d * (w > 6.25 ? f : p));
+    y = fabsf(x) == 1.0f ? copysignf(INFINITY, x) : y;
+    y = fabsf(x) > 1.0f ? NAN : y;
+    return x != x ? x : y;
+}
+
+/* An infinity wins over a NaN. */
+static inline float hypot_f32(float x, float y)
+{
+    double a = (double)x, b = (double)y;
+    float r = (float)sqrt(a * a + b * b);
+    r = fabsf(x) > 3.40282347e38f ? INFINITY : r;
+    return fabsf(y) > 3.40282347e38f ? INFINITY : r;
+}
+
 #endif

@@ -62,6 +62,19 @@ static double digamma(double x)
     return y;
 }
 
+/* As lp_polygamma, without powers. */
+static double trigamma(double x)
+{
+    double s = 0;
+    for (; x < 13; x++)
+        s += 1 / (x * x);
+    double z = 1 / (x * x), p = z / x;
+    s += 1 / x + 0.5 * z;
+    for (int k = 0; k < N_BERNOULLI; k++, p *= z)
+        s += bernoulli[k] * p;
+    return s;
+}
+
 /* (-1)^(n+1) n! sum 1/(x+k)^(n+1): terms up to x + k >= 12 + n, the rest by
  * the Euler-Maclaurin formula. Left of -10^6 every double step is long and
  * the poles are dense: NaN. */
@@ -71,6 +84,8 @@ double lp_polygamma(int n, double x)
         return digamma(x);
     if (x != x || x < -1e6)
         return NAN;
+    if (n == 1)
+        return trigamma(x);
     double s = 0, fact = tgamma(n + 1.0);
     for (; x < 12 + n; x++)
         s += fact * pow(x, -(n + 1.0));
