@@ -4,12 +4,20 @@
 #include "src/base/interrupt.h"
 #include "src/kernel/loops/reduce_kernel.h"
 
-enum { COLUMNS = 512, WORK_MIN = 1 << 15 };
+enum {
+    COLUMNS = 512,
+    WORK_MIN = 1 << 15,
+    SHORT_ROW = 16, /* elements up to which lines are turned */
+    MANY = 64,      /* lines that pay for it */
+};
+
+#define SIZE ((int64_t)sizeof(float))
 
 typedef struct Plan {
     const LpExtremeLoops *loops;
     int64_t step; /* floats from one row to the next */
     bool across, values;
+    bool turns; /* across, of short lines that are brought side by side */
     LpReduceGeo g;
 } Plan;
 
@@ -45,9 +53,18 @@ static void run_across(const Plan *p, int64_t i, const char *in,
     int64_t m = last->size - c < COLUMNS ? last->size - c : COLUMNS;
     const char *x = in + lp_reduce_offset(p->g.axis, p->g.n_kept,
                                           i / pieces * last->size + c, &o);
-    float best[COLUMNS];
+    float best[COLUMNS], side[SHORT_ROW][COLUMNS];
     int32_t where[COLUMNS];
-    p->loops->across(p->g.red_elems, p->step, m, (const void *)x, best, where);
+    int64_t n = p->g.red_elems, step = p->step, line = last->in / SIZE;
+    const float *v = (const void *)x;
+    if (p->turns) {
+        for (int64_t k = 0; k < n; k++)
+            for (int64_t j = 0; j < m; j++)
+                side[k][j] = v[j * line + k];
+        v = side[0];
+        step = COLUMNS;
+    }
+    p->loops->across(n, step, m, v, best, where);
     for (int64_t j = 0; j < m; j++)
         put(p, out, o + j * last->out, best[j], where[j]);
 }
@@ -72,18 +89,19 @@ bool lp_extreme_prepare(const LpKernelReq *r, LpLineKind kind,
 {
     Plan *p = (void *)k->inl;
     const LpAxis *red = &g->axis[g->n_kept], *last = red - 1;
-    const int64_t size = sizeof(float);
     _Static_assert(sizeof *p <= sizeof k->inl, "plan");
     if (kind > LP_LINE_MIN || r->in[0].dtype != LP_F32 || g->n_red != 1 ||
         g->kept_elems == 0 || g->red_elems == 0 || g->red_elems > INT32_MAX)
         return false;
-    if (red->in != size && last->in != size)
+    if (red->in != SIZE && last->in != SIZE)
         return false;
     p->loops = &LP_SIMD_PICK(
         lp_loops_extreme)[kind == LP_LINE_ARGMIN || kind == LP_LINE_MIN];
-    p->across = red->in != size;
+    p->turns = red->in == SIZE && g->red_elems <= SHORT_ROW &&
+               last->size >= MANY && last->in % SIZE == 0;
+    p->across = red->in != SIZE || p->turns;
     p->values = kind >= LP_LINE_MAX;
-    p->step = red->in / size;
+    p->step = red->in / SIZE;
     p->g = *g;
     k->run = run;
     k->threads = 1;

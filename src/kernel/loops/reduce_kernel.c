@@ -3,7 +3,8 @@
  * Two ways. Rows: the operand's shortest stride lies in a reduced dimension;
  * each result is folded on its own from contiguous runs. Columns: it lies in
  * a kept dimension; a stretch of results is accumulated at once, row by row,
- * with the loops of binary operators.
+ * with the loops of binary operators. So are many results of few elements each,
+ * wherever these lie.
  *
  * An item is one result (rows) or one stretch of results (columns) over one
  * piece of the reduced elements. Items run on any thread; if there is more
@@ -25,6 +26,8 @@ enum {
     BLOCK = 2048,       /* elements of a buffer */
     COLUMNS = 1024,     /* results of a stretch */
     NARROW = 256,       /* as many where several rows are one */
+    SHORT_ROW = 16,     /* elements up to which rows are taken as columns */
+    MANY = 64,          /* rows that pay for it */
     LONG_ROW = 128,     /* elements that pay for a call of a chain */
     SOON = 4,           /* rows until one that is asked for is read */
     FLUSH = 64,         /* float32 rows between additions in double */
@@ -496,6 +499,8 @@ static bool wants_columns(const LpReduceGeo *g)
 {
     const LpAxis *kept = &g->axis[g->n_kept - 1];
     const LpAxis *red = &g->axis[g->n_kept + g->n_red - 1];
+    if (g->n_red == 1 && g->red_elems <= SHORT_ROW && kept->size >= MANY)
+        return red->size > 1;
     return kept->size > 1 && red->size > 1 && kept->in < red->in;
 }
 
