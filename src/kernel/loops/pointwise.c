@@ -11,6 +11,9 @@ enum {
     WORK_MIN = 65536,  /* additions that pay for waking a thread */
     FUNCTION_COST = 8, /* a transcendental function in additions */
     SHORT_ROW = 16,    /* elements of a row from which it has a call */
+    SIDE = 4,          /* elements of a tile's side, at least */
+    TILED = 1024,      /* elements that pay for tiles */
+    LINE = 64,         /* bytes of the cache */
 };
 
 static bool dense(const LpDesc *d)
@@ -178,6 +181,24 @@ static bool by_rows(const LpPwPlan *p)
     return true;
 }
 
+/* The dimension along which an operand's elements lie side by side that are far
+ * apart along the last one; -1: none. */
+static int crossed_dim(const LpPwPlan *p)
+{
+    int width = lp_pw_row(p), last = p->ndim - 1;
+    const int64_t *inner = p->geo + last * width;
+    if (p->divides || p->narrows || p->n < TILED || inner[0] < SIDE)
+        return -1;
+    for (int i = 0; i < p->n_in; i++)
+        for (int d = 0; d < last; d++) {
+            const int64_t *row = p->geo + d * width;
+            if (row[0] >= SIDE && row[2 + i] == p->in_size[i] &&
+                inner[2 + i] >= LINE)
+                return d;
+        }
+    return -1;
+}
+
 static LP_KERNEL_PREPARE(prepare_general)
 {
     LpPwPlan *p = (void *)k->inl;
@@ -193,8 +214,11 @@ static LP_KERNEL_PREPARE(prepare_general)
     for (int i = 0; i < p->n_in; i++)
         if (!lp_pw_has(p->constant, i))
             p->linear |= (uint8_t)(is_linear(p, 2 + i, p->in_size[i]) << i);
+    p->crossed = (int8_t)crossed_dim(p);
     if (by_rows(p))
         k->run = lp_pointwise_run_rows;
+    else if (p->crossed >= 0)
+        k->run = lp_pointwise_run_tiles;
     return LP_OK;
 }
 

@@ -20,6 +20,7 @@ typedef struct LpPwPlan {
     uint8_t n_in, ndim;
     uint8_t is_imm, constant, linear, converts, narrows; /* bits by operand */
     uint8_t narrow;                                      /* LpDtype */
+    int8_t crossed; /* by tiles: the dimension beside the last one */
     bool out_linear, out_converts, splat_ok, divides;
     /* A dimension, outermost first: size, then strides in bytes of the
      * result and of each operand. */
@@ -66,6 +67,11 @@ LpStatus lp_pointwise_run_direct(const LpKernel *k, void *const *in,
 LpStatus lp_pointwise_run_rows(const LpKernel *k, void *const *in,
                                void *const *out, void *work, const LpRunCtx *rc,
                                LpErr *e);
+/* By squares of the last and another dimension, as where an operand is
+ * transposed (pointwise_tiles.c). */
+LpStatus lp_pointwise_run_tiles(const LpKernel *k, void *const *in,
+                                void *const *out, void *work,
+                                const LpRunCtx *rc, LpErr *e);
 LpStatus lp_pointwise_run_general(const LpKernel *k, void *const *in,
                                   void *const *out, void *work,
                                   const LpRunCtx *rc, LpErr *e);
