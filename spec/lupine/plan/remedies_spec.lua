@@ -115,6 +115,20 @@ describe("remedies", function()
     end
   end)
 
+  it("have a pipeline in place of phases, whatever these keep", function()
+    local step = chains.chain(4, { train = true, accumulation = 8, phases = true,
+      ipus = { 0, 1, 0, 1 } })
+    local want = chains.simulate(step, {}).samples_per_second
+    for liveness = 0, 1 do
+      local got
+      for _, r in ipairs(remedies.remedies(step, { strategy = "parallel_phased",
+        liveness = liveness, separate_backward = true })) do
+        got = r.hint == "pipeline" and r.samples_per_second or got
+      end
+      assert.equal(want, got, liveness)
+    end
+  end)
+
   it("go together where none is enough: options and as few more IPUs as it takes", function()
     local rows = ACCUMULATION * 4096
     local e = advised(20, rows)
