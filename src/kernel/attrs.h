@@ -81,6 +81,8 @@ enum { LP_SELECT_BACK_SIZES, LP_SELECT_BACK_DIM, LP_SELECT_BACK_INDEX };
 enum { LP_CAT_DIM };
 /* flip */
 enum { LP_FLIP_DIMS };
+/* roll_along */
+enum { LP_ROLL_DIM, LP_ROLL_FROM };
 /* tril, triu */
 enum { LP_TRI_DIAGONAL };
 /* constant_pad_nd */

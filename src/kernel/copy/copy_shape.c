@@ -7,12 +7,13 @@
 #include "src/kernel/copy/hooks.h"
 #include "src/kernel/state.h"
 
-/* ---- cat ----------------------------------------------------------------- */
+/* ---- cat, roll ----------------------------------------------------------- */
 typedef struct Join {
     int n;
     struct Part {
         LpCopyPlan plan;
-        int64_t offset_bytes;
+        int slot; /* of the operand */
+        int64_t from_bytes, to_bytes;
     } part[];
 } Join;
 
@@ -20,8 +21,18 @@ LP_KERNEL_RUN(run_cat)
 {
     const Join *j = k->state;
     for (int i = 0; i < j->n; i++)
-        lp_copy_run(&j->part[i].plan, in[i],
-                    (char *)out[0] + j->part[i].offset_bytes);
+        lp_copy_run(&j->part[i].plan,
+                    (char *)in[j->part[i].slot] + j->part[i].from_bytes,
+                    (char *)out[0] + j->part[i].to_bytes);
+    return LP_OK;
+}
+
+static LpStatus joined(const LpKernelReq *r, int n, LpKernel *k, LpErr *e)
+{
+    LP_TRY(lp_kernel_state(r->op->name,
+                           sizeof(Join) + (size_t)n * sizeof(struct Part),
+                           run_cat, k, e));
+    ((Join *)k->state)->n = n;
     return LP_OK;
 }
 
@@ -29,11 +40,8 @@ LP_KERNEL_PREPARE(lp_cat_prepare)
 {
     int dim = (int)r->attr[LP_CAT_DIM].i;
     int64_t at = 0, bytes = (int64_t)lp_dtype_size(r->out[0].dtype);
-    LP_TRY(lp_kernel_state(r->op->name,
-                           sizeof(Join) + (size_t)r->n_in * sizeof(struct Part),
-                           run_cat, k, e));
+    LP_TRY(joined(r, r->n_in, k, e));
     Join *j = k->state;
-    j->n = r->n_in;
     for (int i = 0; i < r->n_in; i++) {
         if (lp_desc_numel(&r->in[i]) == 0) {
             j->part[i].plan.empty = true;
@@ -42,9 +50,28 @@ LP_KERNEL_PREPARE(lp_cat_prepare)
         LpDesc to = r->out[0];
         to.shape[dim] = r->in[i].shape[dim];
         lp_copy_plan(&r->in[i], &to, r->threads, &j->part[i].plan);
-        j->part[i].offset_bytes = at * to.strides[dim] * bytes;
+        j->part[i].slot = i;
+        j->part[i].to_bytes = at * to.strides[dim] * bytes;
         at += to.shape[dim];
     }
+    return LP_OK;
+}
+
+/* The elements from `from` on, then those before it. */
+LP_KERNEL_PREPARE(lp_roll_prepare)
+{
+    int dim = (int)r->attr[LP_ROLL_DIM].i;
+    int64_t from = r->attr[LP_ROLL_FROM].i, n = r->in[0].shape[dim];
+    int64_t bytes = (int64_t)lp_dtype_size(r->out[0].dtype);
+    LP_TRY(joined(r, 2, k, e));
+    struct Part *part = ((Join *)k->state)->part;
+    for (int i = 0; i < 2; i++) {
+        LpDesc x = r->in[0], y = r->out[0];
+        x.shape[dim] = y.shape[dim] = i == 0 ? n - from : from;
+        lp_copy_plan(&x, &y, r->threads, &part[i].plan);
+    }
+    part[0].from_bytes = from * r->in[0].strides[dim] * bytes;
+    part[1].to_bytes = (n - from) * r->out[0].strides[dim] * bytes;
     return LP_OK;
 }
 

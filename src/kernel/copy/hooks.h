@@ -21,6 +21,7 @@ static inline int64_t lp_tri_columns(bool lower, int64_t r, int64_t cols,
 }
 
 LpPrepare lp_cat_prepare, lp_flip_prepare, lp_tri_prepare, lp_pad_prepare;
+LpPrepare lp_roll_prepare;
 LpPrepare lp_edges_prepare; /* self; pad, mode */
 LpPrepare lp_edges_back_prepare;
 

@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "src/base/checked.h"
+#include "src/kernel/attrs.h"
+#include "src/kernel/copy/hooks.h"
 #include "src/ops/rules.h"
 #include "src/ops/view/view.h"
 
@@ -120,17 +122,57 @@ LP_FORMULA(rot90,
     return k == 0 ? lp_clone(b, x) : x;
 }
 
+/* The elements along dim from `from` on, then those before it. The device joins
+ * the parts, so a trace inlines that. */
+static LpStatus infer_roll(LpInfer *x)
+{
+    LpAttr *a = x->attr;
+    LP_TRY(lp_wrap_dim(&a[LP_ROLL_DIM].i, x->in[0].ndim, x->err));
+    int64_t from = a[LP_ROLL_FROM].i;
+    LP_FAIL_IF(x->in[0].ndim == 0 || from < 0 ||
+                   from >= x->in[0].shape[a[LP_ROLL_DIM].i],
+               x->err, LP_E_INDEX,
+               "roll_along: dimension %lld of %s has no element %lld",
+               LL(a[LP_ROLL_DIM].i), lp_shape_str(&x->in[0]), LL(from));
+    x->out[0] = x->in[0];
+    return LP_OK;
+}
+
+LP_EXPAND(expand_roll_along)
+{
+    int dim = (int)attr[LP_ROLL_DIM].i;
+    int64_t from = attr[LP_ROLL_FROM].i, n = lp_type(b, in[0])->shape[dim];
+    LpVal part[] = {lp_slice(b, in[0], dim, from, n, 1),
+                    lp_slice(b, in[0], dim, 0, from, 1)};
+    out[0] = lp_cat(b, part, 2, dim);
+}
+
+static LpVal roll_from(LpBuilder *b, LpVal x, int dim, int64_t from)
+{
+    LpAttr a[] = {lp_attr_int(dim), lp_attr_int(from)};
+    return lp_emit(b, LP_OP_roll_along, &x, 1, a);
+}
+
+static void grad_roll(LpGrad *g)
+{
+    int dim = (int)g->attr[LP_ROLL_DIM].i;
+    int64_t n = lp_type(g->b, g->dout[0])->shape[dim];
+    g->din[0] =
+        roll_from(g->b, g->dout[0], dim, (n - g->attr[LP_ROLL_FROM].i) % n);
+}
+
+LP_PRIMITIVE(roll_along,
+             "roll_along(Tensor self, int dim, int from) -> Tensor @p",
+             infer_roll, lp_roll_prepare, NULL, .kind = LP_OP_FUSED,
+             .expand = expand_roll_along, .grad = grad_roll)
+
 static LpVal roll_one(LpBuilder *b, LpVal x, int64_t shift, int dim)
 {
     if (lp_failed(b))
         return LP_NOVAL;
     int64_t n = lp_type(b, x)->shape[dim];
     int64_t cut = n == 0 ? 0 : (n - shift % n) % n;
-    if (cut == 0)
-        return x;
-    LpVal part[] = {lp_slice(b, x, dim, cut, n, 1),
-                    lp_slice(b, x, dim, 0, cut, 1)};
-    return lp_cat(b, part, 2, dim);
+    return cut == 0 ? x : roll_from(b, x, dim, cut);
 }
 
 LP_FORMULA(roll,
