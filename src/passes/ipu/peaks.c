@@ -11,14 +11,16 @@ typedef struct Moment {
 } Moment;
 
 struct LpPeaks {
-    LpTiles some;  /* tensors that are not on all tiles */
-    int64_t whole; /* of every tile, those that are */
+    LpTiles some;  /* of a class, beside what is on all tiles: */
+    int64_t whole; /* of every tile */
     const LpTiles *always;
     LpPeak peak[LP_TILE_CLASSES];
     uint32_t since[LP_TILE_CLASSES]; /* steps before it have been looked at */
     Moment *moment;
     size_t n;
-    uint32_t steps; /* that have been */
+    uint32_t steps;           /* that have been */
+    uint32_t asked, asked_at; /* since when, and when, for the last time */
+    size_t answer;
     int64_t fullest;
     uint32_t fullest_at;
 };
@@ -48,38 +50,55 @@ static void note(LpPeaks *x, int class, Moment m)
     }
 }
 
-static void look(LpPeaks *x, int class)
+/* The first moment from step `since` on; many classes ask for the same. */
+static size_t moment_from(LpPeaks *x, uint32_t since)
 {
     size_t first = 0, end = x->n;
-    if (x->since[class] == x->steps)
-        return;
+    if (x->asked_at == x->steps && x->asked == since)
+        return x->answer;
     while (first < end) {
         size_t half = first + (end - first) / 2;
-        if (x->moment[half].at < x->since[class])
+        if (x->moment[half].at < since)
             first = half + 1;
         else
             end = half;
     }
-    x->since[class] = x->steps;
-    if (first == x->n)
+    x->asked_at = x->steps;
+    x->asked = since;
+    return x->answer = first;
+}
+
+static void look(LpPeaks *x, int class)
+{
+    if (x->since[class] == x->steps)
         return;
-    Moment m = x->moment[first];
+    size_t i = moment_from(x, x->since[class]);
+    x->since[class] = x->steps;
+    if (i == x->n)
+        return;
+    Moment m = x->moment[i];
     m.held += x->some.b[class];
     note(x, class, m);
 }
 
+/* A tensor on most of the classes is on all, and taken away from the others. */
 void lp_peaks_add(LpPeaks *x, LpSpread s, int64_t times)
 {
-    int first;
+    int first = 0, n = LP_TILE_CLASSES;
+    int64_t bytes = times * s.tile;
     if (s.used <= 0)
         return;
-    if (s.used >= x->some.n) {
-        x->whole += times * s.tile;
-        return;
+    if (s.used < x->some.n)
+        n = lp_tiles_classes(&x->some, s, &first);
+    if (n > LP_TILE_CLASSES / 2) {
+        x->whole += bytes;
+        bytes = -bytes;
+        first += n;
+        n = LP_TILE_CLASSES - n;
     }
-    for (int n = lp_tiles_classes(&x->some, s, &first); n > 0; n--, first++) {
+    for (; n > 0; n--, first++) {
         look(x, first % LP_TILE_CLASSES);
-        x->some.b[first % LP_TILE_CLASSES] += times * s.tile;
+        x->some.b[first % LP_TILE_CLASSES] += bytes;
     }
 }
 
