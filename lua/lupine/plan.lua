@@ -430,6 +430,8 @@ end
 local OPTIONS = { "ipus", "accumulation", "tries", "inputs" }
 local IS_OPTION = tables.set({ "system", "smaller", "spelling", table.unpack(OPTIONS) })
 
+local NULLABLE = { nullable = true }
+
 local function counts(list, name)
   errors.check(type(list) == "table" and #list > 0, "TypeError",
     "plan: %s: expected a list of numbers, got %s", name, check.describe(list))
@@ -442,7 +444,7 @@ end
 
 local function checked(opts)
   local out = { ipus = { 1, 2, 4, 8, 16 } }
-  for name, value in pairs(opts or {}) do
+  for name, value in pairs(check.table(opts, "plan: opts", NULLABLE) or {}) do
     errors.check(IS_OPTION[name], "ValueError", "plan: there is no option '%s'; allowed are %s%s",
       tostring(name), table.concat(OPTIONS, ", "), check.nearest(tostring(name), OPTIONS))
     out[name] = value
@@ -452,6 +454,10 @@ local function checked(opts)
   out.tries = out.tries and check.int(out.tries, "plan: tries", { min = 1 })
   errors.check(out.inputs == nil or type(out.inputs) == "table", "TypeError",
     "plan: inputs: expected a list of forward's arguments, got %s", check.describe(out.inputs))
+  check.table(out.system, "plan: system", NULLABLE)
+  check.table(out.spelling, "plan: spelling", NULLABLE)
+  errors.check(out.smaller == nil or type(out.smaller) == "function", "TypeError",
+    "plan: smaller: expected a function, got %s", check.describe(out.smaller))
   return out
 end
 

@@ -199,7 +199,7 @@ end
 ---@param stage integer
 ---@return table?
 function Report:stage(stage)
-  return self.stages[stage + 1]
+  return self.stages[check.int(stage, "stage: stage") + 1]
 end
 
 function Report.__tostring(self)
@@ -210,6 +210,7 @@ function Report.__tostring(self)
 end
 
 local M = { Report = Report }
+local NULLABLE = { nullable = true }
 
 --- Simulates a completed step. Options, all with defaults: chip ("ipu2"), tiles,
 --- strategy ("pipelined", "sharded", "serial_phased", "parallel_phased"),
@@ -233,6 +234,8 @@ local M = { Report = Report }
 ---  or an entry a place of step:places(); what is nil stays as it was
 ---@return lupine.Report
 function M.simulate(step, options, placement)
+  check.table(options, "simulate: options", NULLABLE)
+  check.table(placement, "simulate: placement", NULLABLE)
   local of = { step = step, system = options, placement = placement }
   local plan = require("lupine.plan.remedies").explained(of, core.plan, step, options or {},
     placement)
@@ -334,7 +337,9 @@ end
 ---@return table<integer, torch.Tensor> outputs, table<integer, torch.Tensor> variables,
 ---  integer held most bytes of values at once
 function M.replay(step, options, inputs, how)
-  how = how or {}
+  check.table(options, "replay: options", NULLABLE)
+  check.table(inputs, "replay: inputs")
+  how = check.table(how, "replay: how", NULLABLE) or {}
   return core.plan(step, options or {}, how.placement):replay(inputs, how)
 end
 

@@ -321,6 +321,11 @@ describe("a plan", function()
       .. "%(nearest: 'ipus'%)", lupine.plan, step,
       { ipu = 1 })
     raises("TypeError", "ipus: expected a list of numbers", lupine.plan, step, { ipus = 4 })
+    raises("TypeError", "plan: opts: expected table, got int 3", lupine.plan, step, 3)
+    for name, kind in pairs({ system = "table", spelling = "table", smaller = "a function" }) do
+      raises("TypeError", ("plan: %s: expected %s, got int 3"):format(name, kind), lupine.plan,
+        step, { [name] = 3 })
+    end
     raises("TypeError", "inputs: expected a list of forward's arguments, got int 3", lupine.plan,
       (wide(4, 1, 1)), { inputs = 3 })
     raises("ValueError", "ipus%[1%]", lupine.plan, step, { ipus = { 0 } })

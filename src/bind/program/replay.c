@@ -86,8 +86,7 @@ int lp_plan_replay(lua_State *L)
     }
     luaL_checktype(L, 3, LUA_TTABLE);
     lua_settop(L, 3);
-    lua_getfield(L, 3, "order");
-    int order = luaL_checkoption(L, 4, "schedule", orders);
+    int order = lp_opt_choice(L, 3, "order", orders, LP_REPLAY_SCHEDULE);
     int64_t seed = lp_opt_int(L, 3, "seed", 0);
     int64_t start = lp_opt_int(L, 3, "micro_batch", 0);
     int threads = (int)lp_opt_int(L, 3, "threads", lp_num_threads());
