@@ -23,6 +23,9 @@
 /* Below this a thread costs more than it brings: about 20 us of copying. */
 #define PARALLEL_BYTES (1 << 18)
 #define LOOK 256  /* rows between two looks for Ctrl-C */
+#define SHORT 1024 /* bytes of a row before whose end no prefetcher wakes */
+#define AHEAD 8   /* rows to fetch it before */
+#define LINE 64
 #define NARROW 8  /* elements of a row */
 #define SQUARE 16 /* a line of 4-byte elements */
 #define BAND 256  /* rows whose pages fit the TLB together */
@@ -459,7 +462,8 @@ static void copy_row(const LpCopyPlan *p, const char *s, char *d, int64_t n)
 }
 
 /* `rows` runs of the last dimension (of squares of `skip` and the last one, of
- * the last two if that one is narrow), in the order of the dimensions before. */
+ * the last two if that one is narrow), in the order of the dimensions before.
+ */
 static void copy_rows(const LpCopyPlan *p, int skip, const char *s, char *d,
                       int64_t rows)
 {
@@ -471,15 +475,22 @@ static void copy_rows(const LpCopyPlan *p, int skip, const char *s, char *d,
     bool narrow = skip < 0 && last > 0 && p->from == p->to && n <= NARROW;
     int with = narrow ? last - 1 : skip;
     rows = narrow ? rows / p->shape[with] : rows;
+    int64_t from = last > 0 ? AHEAD * p->src[last - 1] * fb : 0;
+    int64_t to = last > 0 ? AHEAD * p->dst[last - 1] * tb : 0;
+    int64_t apart = last > 0 && n * fb <= SHORT ? n * fb : 0;
     for (int64_t r = 0; r < rows; r++) {
         if (p->stops && r % LOOK == 0 && lp_kernel_stops())
             return;
         if (narrow)
             m->rows(s, p->src[with], p->src[last], d, p->dst[with],
                     p->dst[last], p->shape[with], n);
-        else if (skip < 0)
+        else if (skip < 0) {
+            for (int64_t line = 0; line < apart; line += LINE) {
+                __builtin_prefetch(s + from + line);
+                __builtin_prefetch(d + to + line, 1);
+            }
             copy_row(p, s, d, n);
-        else
+        } else
             m->turn(s, p->src[last], d, p->dst[skip], p->shape[skip], n);
         for (int i = last - 1; i >= 0; i--) {
             if (i == with)
