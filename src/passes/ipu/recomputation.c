@@ -236,28 +236,21 @@ static LpStatus choose(Recomputation *a, const LpNodeId *list,
 }
 
 /* ---- accumulators -------------------------------------------------------- */
-/* Backwards from what accumulators become, over what nothing else reads. */
+/* Backwards from what accumulators become. */
 static LpStatus find_adds(Recomputation *a)
 {
     const LpIpuPlan *p = a->p;
-    uint32_t *uses = lp_ipu_scratch(a->p, a->g->n_value, sizeof *uses);
     bool *ends = lp_ipu_scratch(a->p, a->g->n_value, sizeof *ends);
     LP_TRY(p->err->code);
-    for (LpNodeId n = 0; n < a->g->n_node; n++)
-        for (uint32_t i = 0; i < a->g->node[n].n_in; i++)
-            if (lp_is_value(a->g->node[n].in[i]))
-                uses[a->g->node[n].in[i]]++;
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
-        if (lp_is_value(v->micro_out))
-            uses[v->micro_out]++;
         if (lp_is_value(v->micro_out) && v->role == LP_VAR_ACCUM)
             ends[v->micro_out] = true;
     }
     for (LpNodeId n = (LpNodeId)a->g->n_node; n-- > 0;) {
         const LpGraphNode *d = &a->g->node[n];
-        bool linear = lp_ipu_is_linear(d) && uses[d->out] == 1;
-        if (!ends[d->out] || !linear || !lp_origin_of(a->g, n)->backward)
+        if (!ends[d->out] || !lp_ipu_is_linear(d) ||
+            !lp_origin_of(a->g, n)->backward)
             continue;
         for (uint32_t i = 0; i < d->n_in; i++)
             if (lp_is_backward(a->g, d->in[i])) {
