@@ -28,6 +28,12 @@ local RULES = {
     return { op = "sub", param = w, inputs = { m, "grad" }, outputs = { m },
       attrs = { alpha = 0.5 } }
   end,
+  -- a new value waits for who reads the old one
+  ["of the weights before"] = function(at, _, i)
+    local w = at["parameter w" .. i]
+    return { op = "sub", param = w, inputs = { at["parameter w" .. math.max(i - 1, 1)], "grad" },
+      outputs = { w }, attrs = { alpha = 0.5 } }
+  end,
 }
 
 local function chain(rule, ipus, replicas)
