@@ -22,9 +22,9 @@
 
 /* Below this a thread costs more than it brings: about 20 us of copying. */
 #define PARALLEL_BYTES (1 << 18)
-#define LOOK 256  /* rows between two looks for Ctrl-C */
+#define LOOK 256   /* rows between two looks for Ctrl-C */
 #define SHORT 1024 /* bytes of a row before whose end no prefetcher wakes */
-#define AHEAD 8   /* rows to fetch it before */
+#define AHEAD 8    /* rows to fetch it before */
 #define LINE 64
 #define NARROW 8  /* elements of a row */
 #define SQUARE 16 /* a line of 4-byte elements */
@@ -481,17 +481,18 @@ static void copy_rows(const LpCopyPlan *p, int skip, const char *s, char *d,
     for (int64_t r = 0; r < rows; r++) {
         if (p->stops && r % LOOK == 0 && lp_kernel_stops())
             return;
-        if (narrow)
+        if (narrow) {
             m->rows(s, p->src[with], p->src[last], d, p->dst[with],
                     p->dst[last], p->shape[with], n);
-        else if (skip < 0) {
+        } else if (skip < 0) {
             for (int64_t line = 0; line < apart; line += LINE) {
                 __builtin_prefetch(s + from + line);
                 __builtin_prefetch(d + to + line, 1);
             }
             copy_row(p, s, d, n);
-        } else
+        } else {
             m->turn(s, p->src[last], d, p->dst[skip], p->shape[skip], n);
+        }
         for (int i = last - 1; i >= 0; i--) {
             if (i == with)
                 continue;
