@@ -329,6 +329,25 @@ describe("integers that become half types", function()
   end)
 end)
 
+describe("float32 that becomes bfloat16", function()
+  it("is rounded alike in rows and one by one, whatever its bits", function()
+    local high = torch.arange(65536) * 65536
+    high = torch.where(high:ge(2 ^ 31), high - 2 ^ 32, high):long()
+    for _, low in ipairs({ 0, 1, 0x7fff, 0x8000, 0x8001, 0xffff }) do
+      local x = (high + low):int():view(torch.float32)
+      local apart = torch.stack({ x, x }, 1):select(1, 0)
+      local y = x:bfloat16():view(torch.int16)
+      assert.is_true(y:equal(apart:bfloat16():view(torch.int16)))
+      -- one more where the rest is above a half, or a half and the number odd
+      local up = low > 0x8000 and 1 or low == 0x8000 and high // 65536 % 2 or 0
+      local want = (high // 65536 + up + 32768) % 65536 - 32768
+      local number = x:eq(x)
+      assert.is_true(y:long():masked_select(number):equal(want:masked_select(number)))
+      assert.is_true(x:bfloat16():ne(x:bfloat16()):equal(number:logical_not()))
+    end
+  end)
+end)
+
 describe("half types that become integers", function()
   it("are cut off, of every type and however they lie", function()
     local list, cut = {}, {}

@@ -80,7 +80,7 @@ OUT_OF(double, f64, whole(x), whole32(x))
 OUT_OF(int64_t, i64, x, (int32_t)x)
 LOOP(f64_to_f16, double, uint16_t, lp_double_to_half(x))
 LOOP(i64_to_f16, int64_t, uint16_t, lp_float_to_half((float)x))
-LOOP(f32_to_bf16, float, uint16_t, lp_float_to_bf16(x))
+LOOP(f32_to_bf16_each, float, uint16_t, lp_float_to_bf16(x))
 LOOP(f64_to_bf16, double, uint16_t, lp_double_to_bf16(x))
 LOOP(i64_to_bf16, int64_t, uint16_t, lp_float_to_bf16((float)x))
 
@@ -104,6 +104,28 @@ static inline void f32_to_f16_some(const float *s, uint16_t *d)
     __m128i h = _mm256_cvtps_ph(_mm256_loadu_ps(s), _MM_FROUND_TO_NEAREST_INT);
     _mm_storeu_si128((void *)d, h);
 }
+
+#if defined(__AVX2__)
+/* lp_float_to_bf16 of eight, each in 32 bits */
+static inline __m256i to_bf16(const float *s)
+{
+    const __m256i one = _mm256_set1_epi32(1), half = _mm256_set1_epi32(0x7fff);
+    __m256 x = _mm256_loadu_ps(s);
+    __m256i u = _mm256_castps_si256(x), high = _mm256_srli_epi32(u, 16);
+    __m256i up = _mm256_add_epi32(half, _mm256_and_si256(high, one));
+    __m256i y = _mm256_srli_epi32(_mm256_add_epi32(u, up), 16);
+    __m256i nan = _mm256_or_si256(high, _mm256_set1_epi32(0x40));
+    __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    return _mm256_blendv_epi8(y, nan, is_nan);
+}
+
+enum { BF16S = 16 };
+static inline void f32_to_bf16_some(const float *s, uint16_t *d)
+{
+    __m256i both = _mm256_packus_epi32(to_bf16(s), to_bf16(s + 8));
+    _mm256_storeu_si256((void *)d, _mm256_permute4x64_epi64(both, 0xd8));
+}
+#endif
 #elif defined(__ARM_NEON)
 enum { HALVES = 4 };
 static inline void f16_to_f32_some(const uint16_t *s, float *d)
@@ -119,7 +141,7 @@ static inline void f32_to_f16_some(const float *s, uint16_t *d)
 
 #if defined(__F16C__) || defined(__ARM_NEON)
 /* Elements that lie together several at once, the others one by one. */
-#define HALVES_LOOP(name, S, D)                                                \
+#define SOME_LOOP(name, S, D, SOME)                                            \
     static void name(int64_t n, void *dst, int64_t dstep, const void *src,     \
                      int64_t sstep)                                            \
     {                                                                          \
@@ -127,16 +149,21 @@ static inline void f32_to_f16_some(const float *s, uint16_t *d)
         D *d = dst;                                                            \
         int64_t i = 0;                                                         \
         if (dstep == sizeof *d && sstep == sizeof *s)                          \
-            for (; i + HALVES <= n; i += HALVES)                               \
+            for (; i + SOME <= n; i += SOME)                                   \
                 name##_some(s + i, d + i);                                     \
         name##_each(n - i, (char *)dst + i * dstep, dstep,                     \
                     (const char *)src + i * sstep, sstep);                     \
     }
-HALVES_LOOP(f16_to_f32, uint16_t, float)
-HALVES_LOOP(f32_to_f16, float, uint16_t)
+SOME_LOOP(f16_to_f32, uint16_t, float, HALVES)
+SOME_LOOP(f32_to_f16, float, uint16_t, HALVES)
 #else
 #define f16_to_f32 f16_to_f32_each
 #define f32_to_f16 f32_to_f16_each
+#endif
+#if defined(__AVX2__)
+SOME_LOOP(f32_to_bf16, float, uint16_t, BF16S)
+#else
+#define f32_to_bf16 f32_to_bf16_each
 #endif
 
 /* From a half by float32, some at a time: exact. */
