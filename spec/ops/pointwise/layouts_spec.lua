@@ -20,6 +20,12 @@ local function operands()
     { image:permute({ 0, 2, 3, 1 }), torch.randn({ 9 }) },
     { image:permute({ 3, 1, 0, 2 }), torch.randn({ 5, 9, 1, 11 }) },
     { torch.randn({ 4, 4, 4, 4, 4 }):permute({ 4, 2, 0, 1, 3 }), torch.randn({ 4, 1, 4, 1, 4 }) },
+    { torch.randn({ 700, 3 }), torch.randn({ 3 }) },
+    { torch.randn({ 700, 3 }), torch.randn({ 700, 1 }) },
+    { torch.randn({ 700, 5 }), torch.randn({ 5 }):half() },
+    { torch.randn({ 3, 5, 7, 11 }), torch.randn({ 7, 1 }) },
+    { torch.randn({ 3, 5, 7, 11 }), torch.randn({ 1, 5, 1, 11 }) },
+    { torch.randn({ 9, 300 }), torch.randn({ 300 }):double() },
     { torch.randn({ 70, 74 }):t():narrow(0, 3, 60), torch.randn({ 60, 70 }) },
   }
 end
@@ -36,7 +42,7 @@ describe("pointwise operators of turned operands", function()
         function(a) return a + 3 end,
         function(a) return a:to(torch.float64) end,
       }) do
-        assert.is_true(torch.equal(f(x:contiguous(), y:contiguous()), f(x, y)))
+        assert.is_true(torch.equal(f(x:contiguous(), y:expand_as(x):contiguous()), f(x, y)))
       end
     end)
   end

@@ -17,6 +17,7 @@
 enum {
     BLOCK = 1024,   /* elements; all buffers of a thread stay in L1 and L2 */
     LONG_ROW = 256, /* elements from which blocks stay within rows */
+    FEW = 8,        /* elements that are read without a call */
     LOOK = 1 << 20, /* elements between two looks for Ctrl-C */
     ROWS = 4096,    /* rows likewise */
 };
@@ -137,15 +138,26 @@ static int64_t left_in_row(const LpPwPlan *p, const Cursor *c)
     return p->geo[d * lp_pw_row(p)] - c->at[d];
 }
 
+/* A few elements of four bytes. */
+static inline void gather_few(int64_t n, char *to, const char *x, int64_t step)
+{
+    for (int64_t i = 0; i < n; i++)
+        memcpy(to + 4 * i, x + i * step, 4);
+}
+
 /* Reads n elements from `c` on into buf, row piece by row piece. */
 static void gather(const LpPwPlan *p, int i, const char *x, Cursor c, int64_t n,
                    char *buf)
 {
     int64_t step = p->geo[(p->ndim - 1) * lp_pw_row(p) + 2 + i];
+    bool same = p->loop_size[i] == 4 && !lp_pw_has(p->converts, i);
     while (n > 0) {
         int64_t m = left_in_row(p, &c);
         m = m < n ? m : n;
-        p->load[i](m, buf, p->loop_size[i], x + offset(p, &c, 2 + i), step);
+        if (same && m <= FEW)
+            gather_few(m, buf, x + offset(p, &c, 2 + i), step);
+        else
+            p->load[i](m, buf, p->loop_size[i], x + offset(p, &c, 2 + i), step);
         buf += m * p->loop_size[i];
         n -= m;
         advance(p, &c, m);
@@ -219,9 +231,24 @@ LpStatus lp_pointwise_run_rows(const LpKernel *k, void *const *in,
 }
 
 typedef struct Buffers {
-    _Alignas(64) char in[LP_PW_MAX_IN][BLOCK * 8];
+    _Alignas(64) char in[LP_PW_MAX_IN][(BLOCK + LONG_ROW) * 8];
     _Alignas(64) char out[BLOCK * 8];
+    unsigned repeated; /* bits of operands that are the same in every row */
+    unsigned filled;   /* those of them whose buffer has them */
 } Buffers;
+
+/* Of short rows, as a row that is broadcast. */
+static unsigned repeated_operands(const LpPwPlan *p)
+{
+    unsigned bits = 0;
+    for (int i = 0; i < p->n_in; i++) {
+        bool same = !lp_pw_has(p->constant | p->narrows, i);
+        for (int d = 0; d < p->ndim - 1; d++)
+            same = same && p->geo[d * lp_pw_row(p) + 2 + i] == 0;
+        bits |= (unsigned)same << i;
+    }
+    return bits;
+}
 
 /* Operand i of the block of n elements at `c` (element `at`), as the loop
  * wants it. `one_row`: the block lies in one row. */
@@ -244,6 +271,13 @@ static const void *fetch(const Run *r, int i, const Cursor *c, int64_t at,
             *splat |= 1u << i;
         p->load[i](p->splat_ok ? 1 : n, buf, p->loop_size[i], x, 0);
         return buf;
+    }
+    if (lp_pw_has(b->repeated, i)) { /* filled once, for any first column */
+        int64_t row = p->geo[(p->ndim - 1) * lp_pw_row(p)];
+        if (!lp_pw_has(b->filled, i))
+            gather(p, i, r->in[i], (Cursor){{0}}, BLOCK + row, buf);
+        b->filled |= 1u << i;
+        return buf + at % row * p->loop_size[i];
     }
     if (lp_pw_has(p->linear, i)) {
         const char *x = r->in[i] + at * p->in_size[i];
@@ -305,6 +339,8 @@ static LpStatus run_part(const Run *r, int64_t from, int64_t to)
     Buffers b;
     bool rows =
         p->geo[(p->ndim - 1) * lp_pw_row(p)] >= LONG_ROW || p->ndim == 1;
+    b.repeated = rows ? 0 : repeated_operands(p);
+    b.filled = 0;
     while (from < to && !lp_kernel_stops()) {
         Cursor c = cursor_at(p, from);
         int64_t n = rows ? left_in_row(p, &c) : to - from;
