@@ -6,8 +6,9 @@
 
 #include "src/kernel/loops/reduce_kernel.h"
 
-/* 64 lanes while there are 64 elements, halved down to 8 lanes, which take
- * the rest; fewer than 8 elements go to the state one by one. */
+/* 256 bytes of lanes, which stay in registers, while there are as many
+ * elements, halved down to 8 lanes, which take the rest; fewer than 8 elements
+ * go to the state one by one. */
 #define STEP8(T, step, from)                                                   \
     for (int j = 0; j < 8; j++) {                                              \
         const T v = (from)[j], u = a[j];                                       \
@@ -16,7 +17,7 @@
 #define FOLD(name, T, STATE, step)                                             \
     static void name(int64_t n, const void *data, void *state)                 \
     {                                                                          \
-        enum { LANES = 64 };                                                   \
+        enum { LANES = 256 / sizeof(T) };                                      \
         const T *x = data;                                                     \
         STATE s = *(STATE *)state;                                             \
         int64_t i = n >= LANES ? LANES : n >= 8 ? 8 : 0;                       \
