@@ -4,6 +4,7 @@
  * its stride, and lines are shared out to threads whole (reduce_kernel.h). */
 #include <string.h>
 
+#include "src/base/half.h"
 #include "src/base/interrupt.h"
 #include "src/kernel/attrs.h"
 #include "src/kernel/copy/gather_sort.h"
@@ -22,6 +23,7 @@ typedef struct Plan {
     LpConvert load, store; /* store: of values */
     uint8_t kind;
     bool real;         /* Value.f */
+    bool keyed;        /* median: of float32 or halves */
     int64_t out_size;  /* bytes of an element of result 0 */
     int64_t line_work; /* Values of scratch a thread has */
     LpReduceGeo g;
@@ -135,6 +137,64 @@ static Ranked ranked(bool real, Ranked *a, int64_t n, int64_t k)
             break;
     }
     return a[k];
+}
+
+/* The same of keys that are all different. */
+static uint64_t ranked_key(uint64_t *a, int64_t n, int64_t k)
+{
+    int64_t lo = 0, hi = n - 1;
+    while (lo < hi) {
+        uint64_t x = a[lo], y = a[(lo + hi) / 2], z = a[hi];
+        uint64_t least = x < y ? x : y, most = x < y ? y : x;
+        uint64_t pivot = z < least ? least : most < z ? most : z;
+        int64_t i = lo, j = hi;
+        while (i <= j) {
+            while (a[i] < pivot)
+                i++;
+            while (pivot < a[j])
+                j--;
+            if (i <= j) {
+                uint64_t t = a[i];
+                a[i++] = a[j];
+                a[j--] = t;
+            }
+        }
+        if (k <= j)
+            hi = j;
+        else if (k >= i)
+            lo = i;
+        else
+            break;
+    }
+    return a[k];
+}
+
+/* Of values that float32 holds: keys of the value, in its order, and then the
+ * place. */
+static int64_t median_by_keys(const Plan *p, const char *x, uint64_t *a,
+                              Value *value)
+{
+    Value v[CHUNK];
+    int64_t n = p->g.red_elems, at;
+    for (int64_t k = 0; k < n; k += CHUNK) {
+        int64_t m = n - k < CHUNK ? n - k : CHUNK;
+        bool none = false;
+        read_line(p, x, k, m, v);
+        for (int64_t j = 0; j < m; j++) {
+            uint32_t u = lp_float_bits((float)v[j].f + 0.0f); /* no -0 */
+            u ^= u >> 31 ? UINT32_MAX : 0x80000000u;
+            a[k + j] = (uint64_t)u << 32 | (uint64_t)(k + j);
+            none |= v[j].f != v[j].f;
+        }
+        for (int64_t j = 0; none && j < m; j++)
+            if (v[j].f != v[j].f) {
+                *value = v[j];
+                return k + j;
+            }
+    }
+    at = (int64_t)(ranked_key(a, n, (n - 1) / 2) & UINT32_MAX);
+    read_line(p, x, at, 1, value);
+    return at;
 }
 
 static int64_t median(const Plan *p, const char *x, Ranked *a, Value *value)
@@ -293,7 +353,8 @@ static void run_line(const Plan *p, int64_t line, const char *x,
         at = extreme(p, x, p->kind == LP_LINE_MAX, &v);
         break;
     case LP_LINE_MEDIAN:
-        at = median(p, x, (Ranked *)(void *)room, &v);
+        at = p->keyed ? median_by_keys(p, x, (uint64_t *)(void *)room, &v)
+                      : median(p, x, (Ranked *)(void *)room, &v);
         break;
     case LP_LINE_MODE:
         at = mode(p, x, room, &v);
@@ -350,6 +411,7 @@ LpStatus lp_line_prepare(const LpKernelReq *r, LpLineKind kind, LpKernel *k,
     p->real = lp_is_float(by_result ? to : from);
     p->load = lp_convert_loop(from, p->real ? LP_F64 : LP_I64);
     p->store = lp_convert_loop(p->real ? LP_F64 : LP_I64, to);
+    p->keyed = p->real && from != LP_F64 && g.red_elems <= UINT32_MAX;
     p->out_size = (int64_t)lp_dtype_size(to);
     int64_t room = kind == LP_LINE_MODE                               ? 5
                    : kind == LP_LINE_MEDIAN || kind == LP_LINE_OTHERS ? 2
