@@ -261,3 +261,31 @@ it("pooling of halves is that of floats, rounded once", function()
     end
   end
 end)
+
+describe("a maximum over windows two apart", function()
+  it("is that of a loop, the last NaN above all, the first of equals", function()
+    torch.manual_seed(6)
+    for _, n in ipairs({ 5, 8, 1100 }) do
+      local x = torch.randn({ 1, 1, n }):mul(2):round()
+      x:masked_fill_(torch.rand({ 1, 1, n }):lt(0.1), 0 / 0)
+      x:masked_fill_(torch.rand({ 1, 1, n }):lt(0.3), -math.huge)
+      local list = x:flatten():tolist()
+      for kernel = 2, 3 do
+        for _, ceil in ipairs({ false, true }) do
+          local y, at = F.max_pool1d_with_indices(x, kernel, { stride = 2, ceil_mode = ceil })
+          local best, where = y:flatten():tolist(), at:flatten():tolist()
+          for o = 1, #best do
+            local want = 2 * o - 1
+            for i = want + 1, math.min(want + kernel - 1, n) do
+              if list[i] > list[want] or list[i] ~= list[i] then
+                want = i
+              end
+            end
+            assert.equal(want - 1, where[o])
+            assert.is_true(best[o] == list[want] or best[o] ~= best[o] and list[want] ~= list[want])
+          end
+        end
+      end
+    end
+  end)
+end)

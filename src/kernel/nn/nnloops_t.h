@@ -264,6 +264,19 @@ static inline void F(max_step)(const T *x, int64_t stride, int64_t n,
     }
 }
 
+/* The first two places of windows whose step is two: nothing was seen yet. */
+static inline void F(max_pair)(const T *x, int64_t n, int32_t pos, T *best,
+                               int32_t *index)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        T a = x[2 * i], b = x[2 * i + 1];
+        bool second = (b > a) | (b != b);
+        best[i] = second ? b : a;
+        index[i] = pos + 2 * (int32_t)i + (second ? 1 : 0);
+    }
+}
+
 static inline void F(add_step)(const T *x, int64_t stride, int64_t n, T *acc)
 {
     if (stride == 1) {
@@ -314,15 +327,17 @@ static inline int64_t F(pool_row)(const LpPoolGeom *g, int64_t d, int64_t h,
     return in ? (a * g->in[1] + b) * g->in[2] : -1;
 }
 
-/* Outputs w0 … w1 - 1 of a row, whose first ones are at `best` and `index`. */
+/* Outputs w0 … w1 - 1 of a row, whose first ones are at `best` and `index`, by
+ * all places but the first `seen`. */
 static inline void F(max_rows)(const LpPoolGeom *g, const T *x, int64_t d,
-                               int64_t h, int64_t w0, int64_t w1, T *best,
-                               int32_t *index)
+                               int64_t h, int64_t w0, int64_t w1, int64_t seen,
+                               T *best, int32_t *index)
 {
     int64_t lo, hi, from, s = g->stride[2];
     for (int64_t k = 0; k < g->kernel[0] * g->kernel[1]; k++) {
         int64_t row = F(pool_row)(g, d, h, k);
-        for (int64_t kw = 0; kw < g->kernel[2] && row >= 0; kw++) {
+        for (int64_t kw = k == 0 ? seen : 0; kw < g->kernel[2] && row >= 0;
+             kw++) {
             F(pool_range)(g, 2, kw, &lo, &hi, &from);
             from += lo < w0 ? (w0 - lo) * s : 0;
             lo = lo < w0 ? w0 : lo;
@@ -356,6 +371,8 @@ static void F(max_plane)(const LpPoolGeom *g, const T *x, T *y, int64_t *index)
 {
     int32_t at[STRIP];
     int64_t n = g->out[2];
+    bool pairs = g->stride[2] == 2 && g->dilation[2] == 1 && g->kernel[2] > 1 &&
+                 g->pad[0] + g->pad[1] + g->pad[2] == 0 && 2 * n <= g->in[2];
     for (int64_t d = 0; d < g->out[0]; d++)
         for (int64_t h = 0; h < g->out[1]; h++, y += n, index += n) {
             int64_t row =
@@ -363,8 +380,12 @@ static void F(max_plane)(const LpPoolGeom *g, const T *x, T *y, int64_t *index)
                 g->in[2];
             for (int64_t w0 = 0; w0 < n; w0 += STRIP) {
                 int64_t m = n - w0 < STRIP ? n - w0 : STRIP;
-                F(max_start)(g, row, w0, m, y + w0, at);
-                F(max_rows)(g, x, d, h, w0, w0 + m, y + w0, at);
+                int64_t first = row + 2 * w0, seen = pairs ? 2 : 0;
+                if (pairs)
+                    F(max_pair)(x + first, m, (int32_t)first, y + w0, at);
+                else
+                    F(max_start)(g, row, w0, m, y + w0, at);
+                F(max_rows)(g, x, d, h, w0, w0 + m, seen, y + w0, at);
 #pragma omp simd
                 for (int64_t w = 0; w < m; w++)
                     index[w0 + w] = at[w];
