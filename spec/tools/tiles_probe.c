@@ -1,7 +1,7 @@
-/* Bytes of tiles over steps, as the memory pass counts them by classes, beside a
- * count tile by tile: tensors come and go at random, some on all tiles and some
- * on a few, and steps need scratch of which a part goes when what they make is
- * there. Prints "right", or what differs.
+/* Bytes of tiles over steps, as the memory pass counts them by classes, beside
+ * a count tile by tile: tensors come and go at random, some on all tiles and
+ * some on a few, and steps need scratch of which a part goes when what they
+ * make is there. Prints "right", or what differs.
  *
  *     tiles_probe TILES SEED */
 #include <stdio.h>
