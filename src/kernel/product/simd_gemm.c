@@ -125,6 +125,24 @@ INLINE void turn_eight(__m256 x[8])
 #undef PD
 }
 
+/* Rows that are neighbours; false: they are not, or few. */
+static bool pack_rows(const float *a, int64_t rs, int64_t cs, int64_t k,
+                      int64_t rows, float *packed)
+{
+    if (rs != 1 || rows < 4)
+        return false;
+    for (int64_t q = 0; q < k; q++, a += cs, packed += rows) {
+        _mm_storeu_ps(packed, _mm_loadu_ps(a));
+        if (rows == 6)
+            _mm_storel_pi(
+                (void *)(packed + 4),
+                _mm_loadl_pi(_mm_setzero_ps(), (const void *)(a + 4)));
+        else if (rows == 5)
+            packed[4] = a[4];
+    }
+    return true;
+}
+
 /* A whole panel whose columns lie along k; false: it is not one. */
 static bool pack_turned(const float *b, int64_t rs, int64_t cs, int64_t k,
                         int64_t cols, float *panel)
@@ -158,10 +176,11 @@ static bool pack_turned(const float *b, int64_t rs, int64_t cs, int64_t k,
 #define PUT_TURNED(...) false
 #ifdef __AVX2__
 #define PACK_TURNED pack_turned
+#define PACK_ROWS pack_rows
 #else
 #define PACK_TURNED(...) false
-#endif
 #define PACK_ROWS(...) false
+#endif
 #endif
 typedef LpGemmLoopsF32 Loops_f32;
 #include "src/kernel/product/gemmloops_t.h"
