@@ -90,6 +90,25 @@ describe("a scan", function()
     end
   end
 
+  for _, dtype in ipairs({ "int64", "int32", "bool", "float64" }) do
+    it("adds and multiplies " .. dtype .. " exactly", function()
+      local x = torch.randint(-2, 3, { 7, 301 }):to(torch[dtype])
+      for dim = 0, 1 do
+        local y, p = lines(x:cumsum(dim), dim), lines(x:cumprod(dim), dim)
+        for i, line in ipairs(lines(x:to(torch.float64), dim)) do
+          close(sums(line), y[i], "cumsum")
+          close(products(line), p[i], "cumprod")
+        end
+      end
+    end)
+  end
+
+  it("wraps integers and takes one line alone", function()
+    local most = torch.tensor({ math.maxinteger, 1, -5 }, { dtype = torch.int64 })
+    assert.same({ math.maxinteger, math.mininteger, math.maxinteger - 4 }, most:cumsum(0):tolist())
+    assert.same({ 1, 3, 6 }, torch.tensor({ 1, 2, 3 }):to(torch.int32):cumsum(0):tolist())
+  end)
+
   it("runs backwards in its gradient", function()
     for dim = 0, 1 do
       local x = torch.randn({ 5, 6 }):requires_grad_()
