@@ -34,6 +34,24 @@ describe("comparison", function()
     assert.same({ { false, true }, { true, false } }, found:tolist())
     assert.same({ { true, false }, { true, true } }, torch.isin(x, 2, { invert = true }):tolist())
   end)
+
+  it("isin looks up among many as among few", function()
+    local nan, inf = 0 / 0, math.huge
+    local x = torch.tensor({ { -0.0, 2.5, nan }, { inf, -inf, 1e9 } })
+    for _, test in ipairs({
+      torch.cat({ torch.arange(40) / 2, torch.tensor({ nan, 0, inf }) }),
+      torch.arange(40),
+      torch.arange(40):double():neg(),
+      torch.full({ 20 }, nan),
+    }) do
+      for _, at in ipairs({ x, x:half(), x:nan_to_num(7):to(torch.int64), x:select(0, 0):select(0, 1) }) do
+        local want = at:unsqueeze(-1):eq(test):any({ dim = -1 })
+        assert.same(want:tolist(), torch.isin(at, test):tolist())
+        local none = torch.isin(at, test, { invert = true })
+        assert.same(want:logical_not():tolist(), none:tolist())
+      end
+    end
+  end)
 end)
 
 describe("results that depend on the arguments", function()

@@ -3,6 +3,7 @@
 #include "src/kernel/copy/hooks.h"
 #include "src/ops/cost_ctx.h"
 #include "src/ops/index/index.h"
+#include "src/ops/infer.h"
 #include "src/ops/layout_cost.h"
 #include "src/ops/rules.h"
 #include "src/ops/view/view.h"
@@ -214,6 +215,27 @@ LP_PRIMITIVE(one_hot_any, "one_hot.any(Tensor self) -> Tensor @n",
              .measure = lp_one_hot_measure)
 
 /* ---- isin ---------------------------------------------------------------- */
+#define BY_SEARCH 16 /* tested elements that pay for being sorted */
+
+/* Each element beside the first of those in order that is no less; a NaN, which
+ * stands last, equals none. */
+static LpVal hits_by_search(LpBuilder *b, LpVal x, LpVal test)
+{
+    LpType t[] = {lp_type_of(b, x), lp_type_of(b, test)};
+    t[0].ndim = 1; /* one element counts as many */
+    LpDtype both = lp_infer_promote(t, 2);
+    LpAttr order[] = {lp_attr_int(0), lp_attr_bool(false), lp_attr_bool(false)};
+    LpAttr search[3] = {lp_attr_bool(false), lp_attr_bool(false), LP_NONE_ATTR};
+    LpVal sorted[2], cast = lp_cast(b, test, both);
+    if (!lp_emit_n(b, LP_OP_sort, &cast, 1, order, sorted))
+        return LP_NOVAL;
+    x = lp_cast(b, x, both);
+    LpVal at = lp_emit(b, LP_OP_searchsorted, (LpVal[]){sorted[0], x, LP_NOVAL},
+                       3, search);
+    at = lp_op2(b, LP_OP_minimum, at, lp_immi(b, t[1].shape[0] - 1));
+    return lp_op2(b, LP_OP_eq, x, lp_op2(b, LP_OP_take, sorted[0], at));
+}
+
 LP_FORMULA(isin, "isin(Value elements, Value test_elements, *, bool "
                  "assume_unique=False, bool invert=False) -> Tensor @fo")
 {
@@ -231,8 +253,14 @@ LP_FORMULA(isin, "isin(Value elements, Value test_elements, *, bool "
     if (self.dtype == LP_BOOL || lp_type(b, test)->dtype == LP_BOOL)
         return LP_REFUSE(b, LP_E_NOT_IMPLEMENTED,
                          "Unsupported input type encountered for isin(): Bool");
-    LpVal hit = lp_op2(b, LP_OP_eq, x, test);
-    LpAttr a[] = {lp_attr_ints(&last, 1), lp_attr_bool(false)};
-    hit = lp_emit(b, LP_OP_any, &hit, 1, a);
+    LpVal hit;
+    if (!lp_is_imm(in[0]) && !lp_is_imm(test) &&
+        lp_type(b, test)->shape[0] >= BY_SEARCH) {
+        hit = hits_by_search(b, in[0], test);
+    } else {
+        LpAttr a[] = {lp_attr_ints(&last, 1), lp_attr_bool(false)};
+        hit = lp_op2(b, LP_OP_eq, x, test);
+        hit = lp_emit(b, LP_OP_any, &hit, 1, a);
+    }
     return attr[1].i ? lp_op1(b, LP_OP_logical_not, hit) : hit;
 }
