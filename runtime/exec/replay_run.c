@@ -303,6 +303,37 @@ static LpStatus run_entry(LpReplay *x, const LpWhen *w, LpNodeId id, LpErr *e)
 }
 
 /* ---- what a run brings --------------------------------------------------- */
+/* The shares of a variable that the run reads, in its row or (`ahead`) in the
+ * one before. */
+static void gather(LpReplay *x, const LpWhen *w, const LpVariable *v,
+                   bool ahead)
+{
+    const LpIpuPlan *p = x->p;
+    bool beside = lp_ipu_gathers_beside(p, v);
+    bool before = beside && lp_ipu_gathers_ahead(p, w->run);
+    int ipu = p->pass[w->run].ipu;
+    if (!in_shares(x, v) || lp_replay_part_of(x, w->mb) > 0 || before != ahead)
+        return;
+    lp_replay_move(x, LP_ACT_COLLECTIVE, ipu, 0, lp_type_bytes(&v->type));
+    if (ahead || (beside && !p->strategy->streaming))
+        x->ipu[ipu].io += lp_type_bytes(&v->type);
+}
+
+void lp_replay_gather_ahead(LpReplay *x, const LpWhen *w)
+{
+    const LpStagePass *r = &x->p->pass[w->run];
+    for (uint32_t i = 0; i < r->n_read; i++) {
+        int var = x->p->var_of[r->read[i]];
+        if (var < 0)
+            continue;
+        const LpVariable *v = &x->step->var[var];
+        int t =
+            lp_ipu_transfer(x->p, LP_TRANSFER_VAR, (size_t)var, w->run, true);
+        if (t < 0 || x->brought[t] == w->mb + 1) /* its share is here */
+            gather(x, w, v, true);
+    }
+}
+
 /* Variables that come from streaming memory, or from other replicas. */
 static LpStatus bring_vars(LpReplay *x, const LpWhen *w, LpErr *e)
 {
@@ -318,11 +349,7 @@ static LpStatus bring_vars(LpReplay *x, const LpWhen *w, LpErr *e)
         bool loads = lp_ipu_off_chip(p, v) && !lp_replay_held(x, var, w->run);
         if (loads && !lp_replay_has_come(x, w, t))
             continue; /* whoever reads it does not find it */
-        if (in_shares(x, v) && lp_replay_part_of(x, w->mb) == 0)
-            lp_replay_move(x, LP_ACT_COLLECTIVE, r->ipu, 0,
-                           lp_type_bytes(&v->type));
-        if (in_shares(x, v) && lp_ipu_gathers_beside(p, v))
-            x->ipu[r->ipu].io += lp_type_bytes(&v->type);
+        gather(x, w, v, false);
         if (!lp_replay_keeps(x, var) &&
             (in_shares(x, v) || (loads && !lp_replay_came_early(x, w, t))))
             LP_TRY(visit(x, var, w->run, w->mb, e));

@@ -162,6 +162,8 @@ void lp_replay_begin_kept(LpReplay *x);
 LpStatus lp_replay_dead_read(const LpReplay *x, LpVal v, int run, LpErr *e);
 /* Is variable i there for the run (-1: the update), or can it be stored? */
 bool lp_replay_has(const LpReplay *x, size_t i, int run, bool load);
+/* What I/O tiles gather for the run in the row before. */
+void lp_replay_gather_ahead(LpReplay *x, const LpWhen *w);
 LpStatus lp_replay_run_stage(LpReplay *x, int run, int64_t mb, LpErr *e);
 /* What run `from` has sent arrives. */
 LpStatus lp_replay_deliver(LpReplay *x, int from, LpErr *e);

@@ -179,9 +179,11 @@ LpStatus lp_replay_load_ahead(LpReplay *x, const LpRow *next, int64_t turn,
     for (uint32_t k = 0; k < next->n; k++) {
         const LpAct *a = &next->act[k];
         LpWhen w = {.run = a->run, .mb = turn - a->offset};
-        for (size_t i = 0; a->kind == LP_ACT_COMPUTE && i < x->p->n_transfer;
-             i++)
+        if (a->kind != LP_ACT_COMPUTE)
+            continue;
+        for (size_t i = 0; i < x->p->n_transfer; i++)
             LP_TRY(load_ahead(x, (int)i, &w, turn, e));
+        lp_replay_gather_ahead(x, &w);
     }
     return LP_OK;
 }

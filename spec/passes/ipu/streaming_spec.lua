@@ -12,7 +12,7 @@ local BY_IO = { on_chip = false, min_off_chip = 2, io_load = true, io_store = tr
 local WIDTH, LAYERS = 256, 4
 local BYTES = WIDTH * WIDTH * 4
 
--- n phases of four layers on the IPUs in turn; o: accumulation, ipus, batch, skip (the
+-- n phases of four layers on the IPUs in turn; o: accumulation, replicas, ipus, batch, skip (the
 -- last phase adds what the first one makes).
 local function phases(n, o)
   o = o or {}
@@ -27,13 +27,14 @@ local function phases(n, o)
       first = first or h
     end
     return helper.loss(o.skip and h + first or h)
-  end, { train = true, accumulation = o.accumulation or 4, declare = function(declare)
-    local list = { declare("input", "x", nil, { o.batch or 16, WIDTH }) }
-    for i = 1, n * LAYERS do
-      list[i + 1] = declare("parameter", "w" .. i, torch.zeros(WIDTH, WIDTH))
-    end
-    return list
-  end })
+  end, { train = true, accumulation = o.accumulation or 4, replicas = o.replicas,
+    declare = function(declare)
+      local list = { declare("input", "x", nil, { o.batch or 16, WIDTH }) }
+      for i = 1, n * LAYERS do
+        list[i + 1] = declare("parameter", "w" .. i, torch.zeros(WIDTH, WIDTH))
+      end
+      return list
+    end })
 end
 
 local function simulate(step, o, location)
@@ -280,18 +281,96 @@ describe("weights in shares of the replicas", function()
     end
   end)
 
+  -- Bytes of collectives of the phases' rows, by row, alone and beside computing.
+  local function gathered(r)
+    local alone, beside = {}, {}
+    for i, row in ipairs(helper.rows(r, "phase")) do
+      alone[i], beside[i] = 0, 0
+      for _, e in ipairs(row.entries) do
+        if e.kind == "collective" then
+          local list = e.beside and beside or alone
+          list[i] = list[i] + e.bytes
+        end
+      end
+    end
+    return alone, beside
+  end
+
+  it("come a phase ahead by I/O tiles, but for the first of a turn", function()
+    local phased = phases(4, { replicas = 2, batch = 4096 })
+    for _, serial in ipairs({ 1, 2 }) do
+      for _, place in ipairs({ true, false }) do -- on and off the chip
+        local o = { liveness = 1, io_tiles = 64, batch_serialization = serial,
+          weight = tables.with(SHARES, { on_chip = place, min_off_chip = 2 }) }
+        local apart = simulate(phased, o)
+        o.weight = tables.with(o.weight, { io_load = true })
+        local ahead = simulate(phased, o)
+        local want = gathered(apart)
+        local alone, beside = gathered(ahead)
+        assert.equal(8 * serial, #want)
+        assert.equal(LAYERS * BYTES, want[1])
+        for i = 1, #want do
+          assert.equal(i == 1 and want[1] or 0, alone[i])
+          assert.equal(i < #want and want[i + 1] or 0, beside[i])
+        end
+        assert.is_true(ahead.cycles < apart.cycles)
+        assert.equal(0, apart.memory[0].io)
+        assert.is_true(ahead.memory[0].io >= LAYERS * BYTES)
+        assert.equal(apart.memory[0].not_always_live, ahead.memory[0].not_always_live)
+      end
+    end
+  end)
+
+  it("are gathered when I/O tiles have loaded them", function()
+    local r = simulate(phases(4, { replicas = 2 }), { liveness = 1, io_tiles = 64,
+      weight = tables.with(BY_IO, { sharded = true, min_sharded = 0 }) })
+    local seen = 0
+    for _, row in ipairs(helper.rows(r, "phase")) do
+      local work, loaded, gather = 0, 0, 0
+      for _, e in ipairs(row.entries) do
+        work = math.max(work, e.kind == "compute" and e.start + e.cycles or 0)
+        gather = gather + (e.kind == "collective" and e.cycles or 0)
+        if e.beside and e.kind == "load" then
+          loaded = math.max(loaded, e.start + e.cycles)
+        elseif e.beside and e.kind == "collective" then
+          assert.is_true(loaded > work and e.start >= loaded)
+          seen = seen + 1
+        end
+      end
+      assert.equal(gather, row.collective) -- it hides behind nothing
+    end
+    assert.equal(7, seen)
+  end)
+
+  it("wait for their phase where nothing overlaps", function()
+    local phased = phases(4, { replicas = 2 })
+    local o = { liveness = 2, io_tiles = 64, weight = SHARES }
+    local apart = simulate(phased, o)
+    o.weight = BESIDE
+    local r = simulate(phased, o)
+    assert.equal(apart.cycles, r.cycles)
+    assert.equal(0, r.memory[0].io)
+  end)
+
   it("give the bits of micro-batch order", function()
     local rows = { { 0.5, 0.25, -0.5, 1 } }
-    local small = helper.chain(2, { train = true, accumulation = 4, replicas = 2, width = 4,
-      batch = 1 })
-    local at
-    for i, v in ipairs(small:vars()) do
-      at = v.role == "input" and i or at
+    for _, strategy in ipairs({ "pipelined", "serial_phased", "parallel_phased" }) do
+      local small = helper.chain(2, { train = true, accumulation = 4, replicas = 2, width = 4,
+        batch = 1, phases = strategy ~= "pipelined" })
+      local at
+      for i, v in ipairs(small:vars()) do
+        at = v.role == "input" and i or at
+      end
+      local x = torch.tensor(rows):repeat_interleave(8, 0)
+      for _, place in ipairs({ true, false }) do
+        for serial = 1, strategy == "pipelined" and 1 or 2 do
+          local o = { strategy = strategy, io_tiles = 32, batch_serialization = serial,
+            weight = tables.with(BESIDE, { on_chip = place, min_off_chip = 2 }) }
+          assert.equal(helper.replayed_bits(small, o, { [at] = x }, { order = "micro_batches" }),
+            (helper.replayed_bits(small, o, { [at] = x })))
+        end
+      end
     end
-    local x = torch.tensor(rows):repeat_interleave(8, 0)
-    local o = { io_tiles = 32, weight = BESIDE }
-    assert.equal(helper.replayed_bits(small, o, { [at] = x }, { order = "micro_batches" }),
-      (helper.replayed_bits(small, o, { [at] = x })))
   end)
 end)
 

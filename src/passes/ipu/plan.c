@@ -188,8 +188,14 @@ int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v)
 bool lp_ipu_gathers_beside(const LpIpuPlan *p, const LpVariable *v)
 {
     const LpLocation *l = lp_ipu_location(p, v);
-    return p->o.io_tiles > 0 && !p->strategy->streaming && l &&
-           (l->io_load || l->io_store);
+    bool in_turn = p->strategy->streaming &&
+                   p->strategy->streaming(p) == LP_STREAMING_IN_TURN;
+    return p->o.io_tiles > 0 && !in_turn && l && (l->io_load || l->io_store);
+}
+
+bool lp_ipu_gathers_ahead(const LpIpuPlan *p, int run)
+{
+    return p->strategy->streaming && p->pass[run].row > 0;
 }
 
 int64_t lp_ipu_kept_bytes(const LpIpuPlan *p, const LpVariable *v)

@@ -35,12 +35,13 @@ static int part_of(const LpAct *a)
 
 /* An act that starts no earlier than `from`, after those of its part on the
  * same IPU; copies that do not have links of their own follow all, what a row
- * loads beside or ahead goes at once with what it stores. */
+ * loads beside or ahead, and then gathers, goes at once with what it stores. */
 static int64_t place(const LpRow *r, LpAct *a, int64_t from, int64_t *at,
                      int ipus)
 {
     bool alone = a->kind == LP_ACT_COPY && r->order != LP_ORDER_AT_ONCE;
-    bool both = a->kind == LP_ACT_LOAD && (a->beside || a->ahead);
+    bool comes = a->kind == LP_ACT_LOAD || a->kind == LP_ACT_COLLECTIVE;
+    bool both = comes && (a->beside || a->ahead);
     int line = alone ? 0 : a->ipu + (both ? ipus : 0);
     if (a->kind == LP_ACT_COMPUTE)
         a->start += from;

@@ -42,11 +42,12 @@ struct LpSchedule {
     /* of a row, by IPU */
     int64_t *cyc, *way, (*gathered)[LP_COST_N_TYPES];
     size_t *moves,
-        *next;    /* transfers of a run, + 1: the first, the one after */
-    bool last;    /* the turn has no next one in the update to fetch for */
-    bool begins;  /* it has none before it, whose outputs it sends */
-    int64_t part; /* of the micro-batches that pass a phase together */
-    int64_t wait; /* sync of the row's transfers, which they have together */
+        *next;      /* transfers of a run, + 1: the first, the one after */
+    bool last;      /* the turn has no next one in the update to fetch for */
+    bool begins;    /* it has none before it, whose outputs it sends */
+    int64_t part;   /* of the micro-batches that pass a phase together */
+    int64_t wait;   /* sync of the row's transfers, which they have together */
+    int64_t beside; /* cycles of what streams while the row computes */
 };
 
 /* `n` figures of every IPU, 0. */
@@ -246,31 +247,6 @@ static LpStatus copies(LpSchedule *s)
     return LP_OK;
 }
 
-/* Those of a phase have the parameters together. */
-static LpStatus gathers(LpSchedule *s)
-{
-    const LpIpuPlan *p = s->p;
-    bool there = lp_ipu_serial(p) > 1 && s->part > 0;
-    int64_t beside = 0;
-    for (size_t i = 0; !there && i < s->n_gathering; i++) {
-        const Gathering *x = &s->gathering[i];
-        clear(s, *s->gathered, LP_COST_N_TYPES);
-        for (int k = 0; k < s->n; k++)
-            for (int t = 0; t < LP_COST_N_TYPES; t++)
-                s->gathered[p->pass[s->runs[k]].ipu][t] +=
-                    x->of_run[s->runs[k]][t];
-        size_t act = s->b.n_act;
-        LP_TRY(
-            lp_row_collective(&s->b, LP_COLL_ALL_GATHER, x->first, s->gathered,
-                              x->beside ? &beside : &s->b.row->collective_cyc));
-        for (; act < s->b.n_act; act++)
-            s->b.act[act].beside = x->beside;
-    }
-    if (beside > s->b.row->work_cyc)
-        s->b.row->collective_cyc += beside - s->b.row->work_cyc;
-    return LP_OK;
-}
-
 /* ---- host ---------------------------------------------------------------- */
 enum {
     HOST_IN,
@@ -388,12 +364,7 @@ static LpStatus streams(LpSchedule *s)
 {
     const LpIpuPlan *p = s->p;
     LpRow *row = s->b.row;
-    int64_t beside = 0;
-    for (size_t i = 0; i < s->n_gathering; i++)
-        for (int k = 0; k < s->n && s->gathering[i].beside; k++)
-            for (int t = 0; t < LP_COST_N_TYPES; t++)
-                bytes_of(s, ON_IO_TILES)[p->pass[s->runs[k]].ipu] +=
-                    s->gathering[i].of_run[s->runs[k]][t];
+    s->beside = 0;
     for (int i = 0; i < s->n; i++)
         for (size_t k = s->moves[s->runs[i]]; k; k = s->next[k - 1])
             own_stream(s, &p->transfer[k - 1]);
@@ -402,20 +373,79 @@ static LpStatus streams(LpSchedule *s)
             others_stream(s, &p->transfer[i]);
     LP_TRY(stream(s, bytes_of(s, LOAD), NULL, false, &row->stream_cyc));
     LP_TRY(stream(s, bytes_of(s, LOAD_BESIDE), bytes_of(s, STORE_BESIDE), true,
-                  &beside));
+                  &s->beside));
     LP_TRY(stream(s, bytes_of(s, LOAD_AHEAD), bytes_of(s, STORE), false,
                   &row->stream_cyc));
-    if (beside > row->work_cyc)
-        row->stream_cyc += beside - row->work_cyc;
-    for (int i = 0; i < p->n_ipus; i++)
-        p->io[i] = lp_max(p->io[i], bytes_of(s, ON_IO_TILES)[i]);
+    if (s->beside > row->work_cyc)
+        row->stream_cyc += s->beside - row->work_cyc;
     return LP_OK;
 }
 
+/* ---- shares of the replicas --------------------------------------------- */
+static void add_gathered(const LpSchedule *s, const Gathering *x, int run)
+{
+    int ipu = s->p->pass[run].ipu;
+    for (int t = 0; t < LP_COST_N_TYPES; t++)
+        s->gathered[ipu][t] += x->of_run[run][t];
+}
+
+/* What the runs of the row read, or of the next one. */
+static void gathered(const LpSchedule *s, const Gathering *x, bool ahead)
+{
+    const LpIpuPlan *p = s->p;
+    int row = p->pass[s->runs[0]].row + 1;
+    clear(s, *s->gathered, LP_COST_N_TYPES);
+    for (int r = 0; ahead && r < p->n_pass; r++)
+        if (p->pass[r].row == row && lp_ipu_gathers_ahead(p, r))
+            add_gathered(s, x, r);
+    for (int k = 0; !ahead && k < s->n; k++)
+        if (!x->beside || !lp_ipu_gathers_ahead(p, s->runs[k]))
+            add_gathered(s, x, s->runs[k]);
+}
+
+static LpStatus gather(LpSchedule *s, const Gathering *x, bool ahead,
+                       int64_t *beside)
+{
+    bool with = x->beside && (ahead || !s->p->strategy->streaming);
+    size_t first = s->b.n_act;
+    gathered(s, x, ahead);
+    LP_TRY(lp_row_collective(&s->b, LP_COLL_ALL_GATHER, x->first, s->gathered,
+                             with ? beside : &s->b.row->collective_cyc));
+    for (size_t i = first; i < s->b.n_act; i++) {
+        LpAct *a = &s->b.act[i];
+        a->beside = with;
+        bytes_of(s, ON_IO_TILES)[a->ipu] += with ? a->bytes : 0;
+    }
+    return LP_OK;
+}
+
+/* Micro-batches that pass a phase together have the parameters together. I/O
+ * tiles gather when they have loaded. */
+static LpStatus gathers(LpSchedule *s)
+{
+    LpRow *row = s->b.row;
+    int64_t serial = lp_ipu_serial(s->p), part = s->part % serial;
+    int64_t loaded = lp_max(s->beside, row->work_cyc), beside = s->beside;
+    for (size_t i = 0; i < s->n_gathering; i++) {
+        const Gathering *x = &s->gathering[i];
+        if (part == 0)
+            LP_TRY(gather(s, x, false, &beside));
+        if (x->beside && part == serial - 1)
+            LP_TRY(gather(s, x, true, &beside));
+    }
+    row->collective_cyc += lp_max(beside, loaded) - loaded;
+    return LP_OK;
+}
+
+/* All but copies between IPUs. */
 static LpStatus transfers(LpSchedule *s)
 {
+    const LpIpuPlan *p = s->p;
     LP_TRY(host(s));
     LP_TRY(streams(s));
+    LP_TRY(gathers(s));
+    for (int i = 0; i < p->n_ipus; i++)
+        p->io[i] = lp_max(p->io[i], bytes_of(s, ON_IO_TILES)[i]);
     s->b.row->sync_cyc += s->wait;
     return LP_OK;
 }
@@ -436,8 +466,6 @@ LpStatus lp_schedule_row(LpSchedule *s, LpRow row)
     LP_IPU_ADD(s->p, row, s->p->err, row);
     s->b.row = &s->p->row[s->p->n_row - 1];
     LpStatus st = compute(s);
-    if (st == LP_OK)
-        st = gathers(s);
     if (st == LP_OK)
         st = copies(s);
     if (st == LP_OK)

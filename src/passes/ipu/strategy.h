@@ -90,9 +90,11 @@ LpPlaceName lp_place_name(const LpBlockLocation *);
 const LpStrategyOps *lp_strategy_find(const char *name);
 extern const char *const lp_strategy_names[]; /* with NULL at the end */
 
-/* Do I/O tiles gather the parameter, which is kept in shares, while the row
- * before computes? Rows that repeat gather as much each. */
+/* Do I/O tiles gather the parameter, which is kept in shares, while a row
+ * computes? Rows that repeat gather as much each; phases (gathers_ahead) what
+ * the runs of the next one read, the first of a turn before it computes. */
 bool lp_ipu_gathers_beside(const LpIpuPlan *p, const LpVariable *v);
+bool lp_ipu_gathers_ahead(const LpIpuPlan *p, int run);
 
 /* How many IPUs to reserve for replicas of `ipus` IPUs each. */
 LpStatus lp_ipus_reserve(LpIpuPlan *p, int64_t ipus);
