@@ -3,6 +3,7 @@
 #ifndef LP_KERNEL_LOOPS_SIMD_BOTH_H
 #define LP_KERNEL_LOOPS_SIMD_BOTH_H
 
+#include "src/kernel/loops/simd_double.h"
 #include "src/kernel/loops/simd_math.h"
 #include "src/kernel/loops/simd_wide.h"
 #include "src/kernel/loops/special.h"
@@ -45,16 +46,11 @@ DOUBLE1(erfc)
 DOUBLE1(asin)
 DOUBLE1(acos)
 DOUBLE1(atan)
-DOUBLE1(exp)
 DOUBLE1(exp2)
-DOUBLE1(expm1)
-DOUBLE1(log)
-DOUBLE1(log1p)
 DOUBLE1(log2)
 DOUBLE1(log10)
 DOUBLE1(sin)
 DOUBLE1(cos)
-DOUBLE1(tanh)
 DOUBLE1(erf)
 DOUBLE2(pow)
 DOUBLE2(atan2)
@@ -64,13 +60,13 @@ BOTH2(nextafter)
 
 static inline double sigmoid_f64(double x)
 {
-    double e = exp(-fabs(x));
+    double e = exp_f64(-fabs(x));
     return (x < 0 ? e : 1) / (1 + e);
 }
 
 static inline double softplus_f64(double x)
 {
-    double y = (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
+    double y = (x > 0 ? x : 0) + log1p_f64(exp_f64(-fabs(x)));
     return x != x ? x : y;
 }
 
@@ -86,7 +82,7 @@ static inline double gelu_cdf_f64(double x)
 
 static inline double gelu_slope_f64(double x)
 {
-    double density = exp(-0.5 * x * x) * 0.39894228040143268;
+    double density = exp_f64(-0.5 * x * x) * 0.39894228040143268;
     return normal_cdf_f64(x) + x * density;
 }
 
@@ -97,7 +93,7 @@ static inline float logit_f32(float x)
 
 static inline double logit_f64(double x)
 {
-    return log(x / (1 - x));
+    return log_f64(x / (1 - x));
 }
 
 #define nextafter_f16_f32(x, y) lp_nextafter_half(x, y, false)
