@@ -136,6 +136,10 @@ enum {
 enum { LP_EMBEDDING_PADDING_IDX };
 /* embedding_backward */
 enum { LP_EMBEDDING_BACK_NUM_WEIGHTS, LP_EMBEDDING_BACK_PADDING_IDX };
+/* embedding_bag_sum, embedding_bag_max */
+enum { LP_BAG_LAST, LP_BAG_PADDING_IDX, LP_BAG_MEAN, LP_BAG_ATTRS };
+/* embedding_bag_backward: those of the sum, then */
+enum { LP_BAG_BACK_NUM_WEIGHTS = LP_BAG_ATTRS };
 /* index_set */
 enum { LP_INDEX_SET_ACCUMULATE };
 /* masked_unpack */

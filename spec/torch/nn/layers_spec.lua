@@ -254,6 +254,40 @@ describe("functions of layers", function()
     end
   end)
 
+  it("sum and compare wide rows of bags as loops would", function()
+    local rows = (torch.arange(7 * 150) * 37 % 101 - 50):double():reshape(7, 150)
+    local ids, ends = { 3, 6, 3, 0, 5, 1, 6 }, { 0, 3, 3, 6, 7 }
+    for _, dtype in ipairs({ torch.float32, torch.float64 }) do
+      local w = rows:to(dtype):requires_grad_()
+      for _, mode in ipairs({ "sum", "mean", "max" }) do
+        local got = nn.functional.embedding_bag(torch.tensor(ids), w, torch.tensor(ends),
+          { mode = mode, include_last_offset = true, padding_idx = 6 })
+        local want = {}
+        for b = 1, #ends - 1 do
+          local held = {}
+          for j = ends[b] + 1, ends[b + 1] do
+            held[#held + 1] = ids[j] ~= 6 and w[ids[j]] or nil
+          end
+          local all = #held > 0 and torch.stack(held) or torch.zeros({ 1, 150 }, { dtype = dtype })
+          want[b] = mode == "max" and all:amax(0) or all[mode](all, 0)
+        end
+        want = torch.stack(want)
+        helper.near(got, want, { 1e-6, 1e-6 })
+        local seed = torch.arange(600):to(dtype):view_as(want)
+        helper.near(torch.autograd.grad(got, { w }, seed)[1],
+          torch.autograd.grad(want, { w }, seed)[1], { 1e-6, 1e-6 })
+      end
+    end
+    local ties = torch.tensor({ { 1.0, 0 / 0, 2 }, { 1.0, 5, 3 } }):requires_grad_()
+    local most = nn.functional.embedding_bag(torch.tensor({ { 0, 1 } }), ties, { mode = "max" })
+    assert.is_true(most[0][1]:isnan():item())
+    most:sum():backward()
+    assert.same({ { 1, 1, 0 }, { 0, 0, 1 } }, ties.grad:tolist())
+    helper.raises("RuntimeError", "offsets have to ascend", function()
+      nn.functional.embedding_bag(torch.tensor({ 0, 1, 0 }), ties, torch.tensor({ 0, 2, 1 }))
+    end)
+  end)
+
   it("say what is wrong with embedding_bag's offsets", function()
     local ids = torch.arange(3)
     local function refuses(class, message, offsets, input)

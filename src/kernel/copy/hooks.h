@@ -39,6 +39,11 @@ LpPrepare lp_embedding_backward_prepare; /* grad, indices; rows, padding_idx */
 LpPrepare lp_index_get_prepare;          /* self, indices with holes */
 LpPrepare lp_index_set_prepare; /* self, values, such indices; accumulate */
 
+/* ---- bags of rows (gather_bags.c) ---------------------------------------- */
+LpPrepare lp_bag_sum_prepare;      /* weight, indices, offsets, factors */
+LpPrepare lp_bag_max_prepare;      /* weight, indices, offsets */
+LpPrepare lp_bag_backward_prepare; /* grad, indices, offsets, factors */
+
 /* Where the indices' broadcast shape goes: adjacent indexed dimensions are
  * replaced by it, else it leads. Holes have dtype LP_DT_NONE. Sets the shape
  * and its place; fails when the indices do not broadcast. */

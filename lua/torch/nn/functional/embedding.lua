@@ -101,6 +101,22 @@ return function(F)
       { include_self = false })
   end
 
+  -- One operator reads each row once. What it has no gradient for, or would convert,
+  -- and traces, whose programs have passes for rows by index, go by rows.
+  local function at_once(flat, weight, offsets, mode, per_sample, include_last, padding_idx)
+    local kind = tostring(weight.dtype)
+    if core.is_tracing() or weight:dim() ~= 2 or flat.is_meta or weight.is_meta
+      or (kind ~= "torch.float32" and kind ~= "torch.float64")
+      or (per_sample and (per_sample.requires_grad or per_sample.dtype ~= weight.dtype)) then
+      return nil
+    elseif mode == "max" then
+      return (core.forms.internal.embedding_bag_max(weight, flat, offsets, include_last,
+        padding_idx))
+    end
+    return core.forms.internal.embedding_bag_sum(weight, flat, offsets, per_sample, include_last,
+      padding_idx, mode == "mean")
+  end
+
   define(M, "embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, "
     .. "scale_grad_by_freq=False, mode='mean', sparse=False, per_sample_weights=None, "
     .. "include_last_offset=False, padding_idx=None)",
@@ -129,6 +145,11 @@ return function(F)
         "embedding_bag: per_sample_weights must have the shape of input, got %s and %s",
         per_sample and tostring(per_sample.shape), tostring(input.shape))
       local flat, n_bags = input:reshape({ -1 }), offsets:size(0) - (include_last and 1 or 0)
+      local whole = not max_norm and not by_frequency and not sparse and at_once(flat, weight,
+        offsets, mode, per_sample, include_last, padding_idx)
+      if whole then
+        return whole
+      end
       offsets = offsets:to(torch.int64)
       local bag = bag_of(offsets, flat:numel())
       local bins = offsets:size(0) -- what follows the last offset is no bag, then
