@@ -18,6 +18,7 @@ local Scope = class.new("Scope")
 function Scope:init(around, options)
   self.around, self.values, self.known = around, {}, {}
   self.given = {} -- values of initializers, where their shapes stand for them
+  self.scores = {} -- of values that are a softmax over the last axis: what it is of
   self.training, self.tracks = options.training, options.tracks
   self.joins, self.replicas = options.joins, options.replicas
   self.infers = options.infers -- only types of values are asked for: no node has an effect
@@ -100,6 +101,19 @@ end
 ---@return boolean
 function Node:wants(i)
   return (self.outputs[i] or "") ~= ""
+end
+
+--- Notes that the first output is the softmax of x over its last axis.
+---@param x torch.Tensor
+function Node:is_softmax_of(x)
+  self.scope.scores[self.outputs[1]] = x
+end
+
+--- What an input is the softmax of, if a node of the same graph says so.
+---@param i integer
+---@return torch.Tensor?
+function Node:scores(i)
+  return self.scope.scores[self.plan.inputs[i]]
 end
 
 --- Raises an error of this node.

@@ -66,19 +66,28 @@ local function hardmax(x, axis)
   return places:eq(best):to(x.dtype)
 end
 
+local function softmax_of(n, x, axis)
+  if axis == x:dim() - 1 then
+    n:is_softmax_of(x)
+  end
+end
+
 -- fn over dimension `axis`.
-local function over_axis(fn)
+local function over_axis(fn, note)
   return function(n)
     local x = operands.floating(n, 1)
-    return fn(x, n:axis(n.attr.axis, x:dim()))
+    local axis = n:axis(n.attr.axis, x:dim())
+    note(n, x, axis)
+    return fn(x, axis)
   end
 end
 
 -- fn over all dimensions from `axis` on as one: before version 13.
-local function flattened(fn)
+local function flattened(fn, note)
   return function(n)
     local x = operands.floating(n, 1)
     local axis = n:axis(n.attr.axis, x:dim())
+    note(n, x, axis)
     if axis == x:dim() - 1 then
       return fn(x, axis)
     end
@@ -146,7 +155,8 @@ return function(op)
 
   for name, fn in pairs({ Softmax = torch.softmax, LogSoftmax = torch.log_softmax,
     Hardmax = hardmax }) do
-    op(name .. "(input; axis: int = 1) -> (output)", { 1, 11 }, flattened(fn))
-    op(name .. "(input; axis: int = -1) -> (output)", 13, over_axis(fn))
+    local note = name == "Softmax" and softmax_of or function() end
+    op(name .. "(input; axis: int = 1) -> (output)", { 1, 11 }, flattened(fn, note))
+    op(name .. "(input; axis: int = -1) -> (output)", 13, over_axis(fn, note))
   end
 end

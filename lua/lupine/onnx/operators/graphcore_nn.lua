@@ -170,6 +170,15 @@ local function safe_log(p)
   return value + (inverse - inverse:detach())
 end
 
+-- The same of the softmax of scores, at the labels: its gradient is p - 1 at the label and p
+-- elsewhere even where p is 0. source: PopART, patterns/softmaxgraddirect.cpp
+local function log_of_scores(scores, at)
+  local half = scores.dtype == torch.float16
+  local logs = torch.log_softmax(scores, -1):gather(-1, at):clamp_min(-6e4) -- finite
+  local value = logs:detach():clamp_min(math.log(half and 6.104e-5 or 1e-7))
+  return value + (logs - logs:detach())
+end
+
 -- The mean is over the labels that count; it is 0 if there is none.
 local function nll(n, p, labels)
   n:check(p:dim() == labels:dim() + 1, "probabilities of %d dimensions take labels of %d, got %d",
@@ -180,8 +189,14 @@ local function nll(n, p, labels)
   if counts then
     labels = labels:masked_fill(counts:logical_not(), 0)
   end
-  local loss = p:gather(-1, labels:unsqueeze(-1)):squeeze(-1)
-  loss = -(n.attr.inputIsLogProbability ~= 0 and loss or safe_log(loss))
+  local at, scores = labels:unsqueeze(-1), n:scores(1)
+  local loss
+  if n.attr.inputIsLogProbability ~= 0 then
+    loss = p:gather(-1, at)
+  else
+    loss = scores and log_of_scores(scores, at) or safe_log(p:gather(-1, at))
+  end
+  loss = -loss:squeeze(-1)
   if not counts then
     return F._identity_loss(loss, how)
   end

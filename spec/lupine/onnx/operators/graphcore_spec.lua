@@ -76,6 +76,25 @@ describe("operators of ai.graphcore", function()
     end
   end)
 
+  it("have PopART's gradient of a softmax's loss where a probability is 0", function()
+    for opset, axis in pairs({ [10] = { axis = 1 }, [13] = {} }) do
+      for _, dtype in ipairs({ torch.float32, torch.float16 }) do
+        local model = graphs.model("x, t -> l", { { "p = Softmax(x)", axis },
+          { "l = gc.Nll(p, t)", { reduction = "Sum" } } }, {}, opset)
+        local x = torch.tensor({ { 200.0, 0, -1 }, { 1, 2, 3 }, { -math.huge, 0, 0 } }):to(dtype)
+          :requires_grad_(true)
+        local loss = model(x, int({ 1, 0, 2 }))
+        loss:backward()
+        local p = x:detach():double():softmax(1)
+        local want = -p:gather(1, torch.tensor({ { 1 }, { 0 }, { 2 } })):squeeze(1)
+          :clamp_min(dtype == torch.float16 and 6.104e-5 or 1e-7):log():sum()
+        assert.near(want:item(), loss:item(), 1e-2)
+        local labels = torch.tensor({ { 0.0, 1, 0 }, { 1, 0, 0 }, { 0, 0, 1 } })
+        assert.is_true(torch.allclose(x.grad:double(), p - labels, 1e-2, 1e-3))
+      end
+    end
+  end)
+
   it("of an internal output give nothing, and the others are there", function()
     local logp = wave({ 4, 1, 3 }, 1):log_softmax(2)
     local model = graphs.model("p, t, a, b -> l", {
