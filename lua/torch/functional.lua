@@ -179,7 +179,8 @@ local function unique(input, consecutive, inverse, counts, dim)
   counts = flag(counts, "unique(): return_counts")
   errors.check(check.is_none(dim) or input:dim() > 0, "IndexError",
     "unique(): dim is %s, but the tensor has no dimensions", tostring(dim))
-  local values, positions, numbers = op.unique_all(input, consecutive, dim)
+  local values, positions, numbers = op.unique_all(input, consecutive, dim, inverse or false,
+    counts or false)
   if inverse and counts then
     return values, positions, numbers
   elseif inverse then

@@ -66,6 +66,25 @@ describe("results that depend on the arguments", function()
     near(torch.where(x:gt(0), x, -1), { { -1, 5 }, { 6, -1 } })
   end)
 
+  it("merge equal neighbours of every type, with what is asked for", function()
+    for name in ("int64 int32 uint8 int16 float32 float64 float16"):gmatch("%S+") do
+      local x = torch.tensor({ { 3, 3, 1 }, { 1, 3, 0 }, { 0, 0, 0 } }, { dtype = torch[name] })
+      for _, y in ipairs({ x, x:t():contiguous():t() }) do
+        local values, inverse, counts = torch.unique_consecutive(y,
+          { return_inverse = true, return_counts = true })
+        assert.same({ 3, 1, 3, 0 }, values:tolist())
+        assert.same({ { 0, 0, 1 }, { 1, 2, 3 }, { 3, 3, 3 } }, inverse:tolist())
+        assert.same({ 2, 2, 1, 4 }, counts:tolist())
+        assert.same({ 3, 1, 3, 0 }, torch.unique_consecutive(y):tolist())
+        values, inverse = torch.unique_consecutive(y, { return_inverse = true })
+        assert.same({ 4, 8 }, { values:numel(), inverse:max():item() + 5 })
+      end
+    end
+    local signs = torch.unique_consecutive(torch.tensor({ -0.0, 0.0, 0 / 0, 0 / 0 })):tolist()
+    assert.same({ 2, -1 / 0 }, { #signs, 1 / signs[1] })
+    assert.same({}, torch.unique_consecutive(torch.tensor({})):tolist())
+  end)
+
   it("unique gives what is asked for", function()
     local x = torch.tensor({ 3, 1, 3, 3 })
     assert.same({ 1, 3 }, torch.unique(x):tolist())

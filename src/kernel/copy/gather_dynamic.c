@@ -236,15 +236,101 @@ static LpStatus find_groups(const LpKernelReq *r, const void *in, Groups *g,
     return LP_OK;
 }
 
+/* Neighbours that lie in line are compared as they are. count: the groups.
+ * fill: their values, and what else is wanted; the last group comes first, so
+ * that of equal elements (0, -0) the first one stays, and in count where the
+ * group begins, from which it is made. */
+#define LINE(T, SAME)                                                          \
+    static int64_t count_##T(const void *p, int64_t n)                         \
+    {                                                                          \
+        const T *x = p;                                                        \
+        int64_t same = 0;                                                      \
+        for (int64_t i = 1; i < n; i++)                                        \
+            same += SAME(x[i - 1], x[i]);                                      \
+        return n - same;                                                       \
+    }                                                                          \
+    static bool fill_##T(const void *p, int64_t n, int64_t groups, void *to,   \
+                         int64_t *group, int64_t *count)                       \
+    {                                                                          \
+        const T *x = p;                                                        \
+        T *y = to;                                                             \
+        int64_t k = groups - 1, i = n - 1;                                     \
+        for (; i > 0 && k >= 0 && !group && !count; i--) {                     \
+            y[k] = x[i];                                                       \
+            k -= !SAME(x[i - 1], x[i]);                                        \
+        }                                                                      \
+        for (; i > 0 && k >= 0 && !group; i--) {                               \
+            y[k] = x[i];                                                       \
+            count[k] = i;                                                      \
+            k -= !SAME(x[i - 1], x[i]);                                        \
+        }                                                                      \
+        for (; i > 0 && k >= 0; i--) {                                         \
+            y[k] = x[i];                                                       \
+            group[i] = k;                                                      \
+            if (count)                                                         \
+                count[k] = i;                                                  \
+            k -= !SAME(x[i - 1], x[i]);                                        \
+        }                                                                      \
+        if (i != 0 || k != 0)                                                  \
+            return n == 0 && groups == 0;                                      \
+        y[0] = x[0];                                                           \
+        if (group)                                                             \
+            group[0] = 0;                                                      \
+        for (int64_t j = 0; count && j < groups; j++)                          \
+            count[j] =                                                         \
+                (j + 1 < groups ? count[j + 1] : n) - (j > 0 ? count[j] : 0);  \
+        return true;                                                           \
+    }
+#define SAME_BITS(a, b) ((a) == (b))
+#define SAME_REAL(a, b) (((a) == (b)) | (((a) != (a)) & ((b) != (b))))
+LINE(uint8_t, SAME_BITS)
+LINE(int32_t, SAME_BITS)
+LINE(int64_t, SAME_BITS)
+LINE(float, SAME_REAL)
+LINE(double, SAME_REAL)
+
+typedef struct Line {
+    int64_t (*count)(const void *x, int64_t n);
+    /* false: there are not so many groups */
+    bool (*fill)(const void *x, int64_t n, int64_t groups, void *to,
+                 int64_t *group, int64_t *count);
+} Line;
+
+/* NULL: groups are found by keys. */
+static const Line *line_of(const LpKernelReq *r)
+{
+    static const Line by_type[LP_N_DTYPES] = {
+        [LP_BOOL] = {count_uint8_t, fill_uint8_t},
+        [LP_U8] = {count_uint8_t, fill_uint8_t},
+        [LP_I32] = {count_int32_t, fill_int32_t},
+        [LP_I64] = {count_int64_t, fill_int64_t},
+        [LP_F32] = {count_float, fill_float},
+        [LP_F64] = {count_double, fill_double}};
+    const LpDesc *d = &r->in[0];
+    bool flat = r->attr[LP_UNIQUE_DIM].kind == LP_ATTR_NONE || d->ndim <= 1;
+    if (!r->attr[LP_UNIQUE_CONSECUTIVE].i || !flat || !lp_desc_contiguous(d) ||
+        !by_type[d->dtype].count)
+        return NULL;
+    return &by_type[d->dtype];
+}
+
 LP_KERNEL_MEASURE(lp_unique_measure)
 {
     Groups g = {0};
+    const Line *line = line_of(r);
+    bool counts = r->attr[LP_UNIQUE_COUNTS].i != 0;
+    if (line) {
+        int64_t n = lp_desc_numel(&r->in[0]);
+        out[0].shape[0] = line->count(in[0], n);
+        out[2].shape[0] = counts ? out[0].shape[0] : 0;
+        return LP_OK;
+    }
     LpStatus st = find_groups(r, in[0], &g, e);
     int dim = r->attr[LP_UNIQUE_DIM].kind == LP_ATTR_NONE
                   ? 0
                   : (int)r->attr[LP_UNIQUE_DIM].i;
     out[0].shape[r->in[0].ndim == 0 ? 0 : dim] = g.n_groups;
-    out[2].shape[0] = g.n_groups;
+    out[2].shape[0] = counts ? g.n_groups : 0;
     free_groups(&g);
     return st;
 }
@@ -283,23 +369,42 @@ static void copy_groups(const Unique *u, const Groups *g, const char *in,
 
 LP_KERNEL_RUN(run_unique)
 {
+    static const char changed[] =
+        "unique: the data changed while it was measured";
     const Unique *u = k->state;
     LpKernelReq r = {.attr = u->attr, .n_in = 1, .in = &u->in};
     Groups g = {0};
+    const Line *line = line_of(&r);
+    bool inverse = u->attr[LP_UNIQUE_INVERSE].i != 0;
+    bool counts = u->attr[LP_UNIQUE_COUNTS].i != 0;
+    bool plain = true;
+    for (int i = 0; i < 3; i++)
+        plain = plain && lp_desc_contiguous(&u->out[i]);
+    if (line && plain) {
+        LP_FAIL_IF(!line->fill(in[0], lp_desc_numel(&u->in), u->out[0].shape[0],
+                               out[0], inverse ? out[1] : NULL,
+                               counts ? out[2] : NULL),
+                   e, LP_E_RUNTIME, "%s", changed);
+        return LP_OK;
+    }
     LpStatus st = find_groups(&r, in[0], &g, e);
     if (st == LP_OK && lp_kernel_stops()) {
         free_groups(&g);
         return LP_OK;
     }
-    if (st == LP_OK && g.n_groups != u->out[2].shape[0])
-        st = lp_fail(e, LP_E_RUNTIME,
-                     "unique: the data changed while it was measured");
+    int dim = r.attr[LP_UNIQUE_DIM].kind == LP_ATTR_NONE
+                  ? 0
+                  : (int)r.attr[LP_UNIQUE_DIM].i;
+    if (st == LP_OK && u->in.ndim > 0 && g.n_groups != u->out[0].shape[dim])
+        st = lp_fail(e, LP_E_RUNTIME, "%s", changed);
     if (st == LP_OK) {
         LpDesc pi = lp_desc_plain(&u->out[1], LP_I64);
         LpDesc pc = lp_desc_plain(&u->out[2], LP_I64);
         copy_groups(u, &g, in[0], out[0]);
-        lp_copy_strided(&pi, g.group, &u->out[1], out[1]);
-        lp_copy_strided(&pc, g.count, &u->out[2], out[2]);
+        if (inverse)
+            lp_copy_strided(&pi, g.group, &u->out[1], out[1]);
+        if (counts)
+            lp_copy_strided(&pc, g.count, &u->out[2], out[2]);
     }
     free_groups(&g);
     return st;

@@ -24,7 +24,8 @@ LP_PRIMITIVE(nonzero,
 
 /* ---- unique -------------------------------------------------------------- */
 /* Distinct values, or distinct slices along dim; sorted, unless only
- * neighbours are compared. Always with the inverse and the counts. */
+ * neighbours are compared. An inverse or counts that are not asked for have
+ * no elements. */
 static LpStatus infer_unique(LpInfer *x)
 {
     const LpType *in = &x->in[0];
@@ -41,12 +42,18 @@ static LpStatus infer_unique(LpInfer *x)
             x->out[1].shape[0] = x->out[2].shape[0] = in->shape[dim->i];
         }
     }
+    LpType none = {.ndim = 1};
+    if (!x->attr[LP_UNIQUE_INVERSE].i)
+        x->out[1] = none;
+    if (!x->attr[LP_UNIQUE_COUNTS].i)
+        x->out[2] = none;
     x->out[1].dtype = x->out[2].dtype = LP_I64;
     return LP_OK;
 }
 
 LP_PRIMITIVE(unique_all,
-             "unique_all(Tensor self, bool consecutive=False, int? dim=None) "
+             "unique_all(Tensor self, bool consecutive=False, int? dim=None, "
+             "bool return_inverse=True, bool return_counts=True) "
              "-> (Tensor output, Tensor inverse_indices, Tensor counts) @f",
              infer_unique, lp_unique_prepare, NULL, .flags = LP_OPF_DYNAMIC,
              .no_grad = "distinct values have no gradient",
