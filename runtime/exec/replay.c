@@ -137,7 +137,7 @@ static LpStatus run_row(LpReplay *x, const RowAt *at, const RowAt *next,
     if (at_once)
         LP_TRY(end_period(x, e));
     lp_replay_host(x, row, l, turn, true);
-    if (next->row && next->l == l)
+    if (next->row)
         LP_TRY(lp_replay_load_ahead(x, next->row, next->turn, e));
     return lp_replay_end_row(x, row, turn, e);
 }
@@ -221,9 +221,11 @@ static LpStatus run_scheduled(LpReplay *x, int64_t loop, LpErr *e)
             continue;
         RowAt at = row_after(x, l, &(RowAt){0}), next;
         for (; at.row; at = next) {
-            next = row_after(x, l, &at);
+            RowAt then = next = row_after(x, l, &at);
+            if (!next.row && i + 1 < p->n_loop) /* its loads come ahead */
+                then = row_after(x, l + 1, &(RowAt){0});
             if (at.row->kind != LP_ROW_UPDATE)
-                LP_TRY(run_row(x, &at, &next, loop, e));
+                LP_TRY(run_row(x, &at, &then, loop, e));
         }
     }
     for (size_t i = 0; i < p->n_transfer; i++)

@@ -310,7 +310,7 @@ static void gather(LpReplay *x, const LpWhen *w, const LpVariable *v,
 {
     const LpIpuPlan *p = x->p;
     bool beside = lp_ipu_gathers_beside(p, v);
-    bool before = beside && lp_ipu_gathers_ahead(p, w->run);
+    bool before = beside && lp_ipu_gathers_ahead(p, w->run, w->mb);
     int ipu = p->pass[w->run].ipu;
     if (!in_shares(x, v) || lp_replay_part_of(x, w->mb) > 0 || before != ahead)
         return;

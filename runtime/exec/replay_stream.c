@@ -51,7 +51,7 @@ bool lp_replay_has_come(LpReplay *x, const LpWhen *w, int i)
         return false;
     const LpTransfer *t = &x->p->transfer[i];
     int64_t together = lp_ipu_together(x->p);
-    bool moves = lp_ipu_moves(x->p, t, w->mb % together, &when);
+    bool moves = lp_ipu_moves(x->p, t, w->mb, &when);
     if (moves && (when == LP_STREAM_ALONE || when == LP_STREAM_WITH)) {
         count_io(x, t, when);
         lp_replay_move(x, LP_ACT_LOAD, x->p->pass[w->run].ipu, 0, t->bytes);
@@ -65,8 +65,7 @@ bool lp_replay_has_come(LpReplay *x, const LpWhen *w, int i)
 bool lp_replay_came_early(const LpReplay *x, const LpWhen *w, int i)
 {
     LpStreamWhen when;
-    return lp_ipu_moves(x->p, &x->p->transfer[i], w->mb % lp_ipu_together(x->p),
-                        &when) &&
+    return lp_ipu_moves(x->p, &x->p->transfer[i], w->mb, &when) &&
            (when == LP_STREAM_BETWEEN || when == LP_STREAM_BESIDE) &&
            lp_ipu_comes_early(&x->p->transfer[i]);
 }
@@ -83,7 +82,7 @@ void lp_replay_store(LpReplay *x, const LpWhen *w, int i)
 {
     const LpTransfer *t = &x->p->transfer[i];
     LpStreamWhen when;
-    if (!lp_ipu_moves(x->p, t, w->mb % lp_ipu_together(x->p), &when))
+    if (!lp_ipu_moves(x->p, t, w->mb, &when))
         return;
     *stored(x, i, w->mb) = x->n_row + (when == LP_STREAM_BESIDE);
     if (when == LP_STREAM_BESIDE) {
@@ -153,8 +152,7 @@ static LpStatus load_ahead(LpReplay *x, int i, const LpWhen *w, int64_t turn,
 {
     const LpTransfer *t = &x->p->transfer[i];
     LpStreamWhen when;
-    if (t->run != w->run || !t->load ||
-        !lp_ipu_moves(x->p, t, lp_replay_part_of(x, w->mb), &when) ||
+    if (t->run != w->run || !t->load || !lp_ipu_moves(x->p, t, w->mb, &when) ||
         when == LP_STREAM_ALONE || when == LP_STREAM_WITH)
         return LP_OK;
     LpVal v = value_of(x, t);

@@ -229,6 +229,29 @@ describe("I/O tiles", function()
     assert.is_true(with.memory[0].not_always_live < without.memory[0].not_always_live)
   end)
 
+  it("move from turn to turn of a weight update", function()
+    local o = { liveness = 0, io_tiles = 64, activation = { on_chip = true } }
+    for serial = 1, 2 do
+      o.batch_serialization = serial
+      local rows = helper.rows(simulate(step, o, BY_IO), "phase")
+      local counts = serial == 1 and { 1, 2, 1 } or { 1, 1 }
+      assert.equal(#counts * 7 * serial, #rows)
+      local moves = { load = 0, store = 0 }
+      for i, row in ipairs(rows) do
+        assert.equal(counts[(i - 1) // (7 * serial) + 1], row.count)
+        for _, e in ipairs(row.entries) do
+          if moves[e.kind] and not e.beside and e.bytes >= BYTES then -- no activations
+            assert.equal(e.kind == "load" and 1 or #rows, i)
+            moves[e.kind] = moves[e.kind] + 1
+          end
+        end
+      end
+      assert.same({ load = 1, store = 1 }, moves)
+    end
+    o.batch_serialization = 4 -- the only turn
+    assert.equal(28, #helper.rows(simulate(step, o, BY_IO), "phase"))
+  end)
+
   it("that are too full are an error, or reported", function()
     local large = helper.chain(2, { ipus = { 0, 0 }, phases = true, width = 4096, batch = 4 })
     local o = { strategy = "serial_phased", io_tiles = 32, weight = BY_IO }
@@ -296,7 +319,7 @@ describe("weights in shares of the replicas", function()
     return alone, beside
   end
 
-  it("come a phase ahead by I/O tiles, but for the first of a turn", function()
+  it("come a phase ahead by I/O tiles, but for the first of an update", function()
     local phased = phases(4, { replicas = 2, batch = 4096 })
     for _, serial in ipairs({ 1, 2 }) do
       for _, place in ipairs({ true, false }) do -- on and off the chip
@@ -309,9 +332,10 @@ describe("weights in shares of the replicas", function()
         local alone, beside = gathered(ahead)
         assert.equal(8 * serial, #want)
         assert.equal(LAYERS * BYTES, want[1])
-        for i = 1, #want do
+        assert.equal((serial == 1 and 3 or 2) * #want, #alone) -- first, other and last turn
+        for i = 1, #alone do
           assert.equal(i == 1 and want[1] or 0, alone[i])
-          assert.equal(i < #want and want[i + 1] or 0, beside[i])
+          assert.equal(i < #alone and want[i % #want + 1] or 0, beside[i])
         end
         assert.is_true(ahead.cycles < apart.cycles)
         assert.equal(0, apart.memory[0].io)
@@ -339,7 +363,7 @@ describe("weights in shares of the replicas", function()
       end
       assert.equal(gather, row.collective) -- it hides behind nothing
     end
-    assert.equal(7, seen)
+    assert.equal(3 * 8 - 1, seen) -- of three turns' rows all but the first
   end)
 
   it("wait for their phase where nothing overlaps", function()
@@ -355,19 +379,23 @@ describe("weights in shares of the replicas", function()
   it("give the bits of micro-batch order", function()
     local rows = { { 0.5, 0.25, -0.5, 1 } }
     for _, strategy in ipairs({ "pipelined", "serial_phased", "parallel_phased" }) do
-      local small = helper.chain(2, { train = true, accumulation = 4, replicas = 2, width = 4,
-        batch = 1, phases = strategy ~= "pipelined" })
-      local at
-      for i, v in ipairs(small:vars()) do
-        at = v.role == "input" and i or at
-      end
-      local x = torch.tensor(rows):repeat_interleave(8, 0)
-      for _, place in ipairs({ true, false }) do
-        for serial = 1, strategy == "pipelined" and 1 or 2 do
-          local o = { strategy = strategy, io_tiles = 32, batch_serialization = serial,
-            weight = tables.with(BESIDE, { on_chip = place, min_off_chip = 2 }) }
-          assert.equal(helper.replayed_bits(small, o, { [at] = x }, { order = "micro_batches" }),
-            (helper.replayed_bits(small, o, { [at] = x })))
+      for n = 1, 2 do
+        local small = helper.chain(n, { train = true, accumulation = 4, replicas = 2, width = 4,
+          batch = 1, phases = strategy ~= "pipelined" })
+        local at
+        for i, v in ipairs(small:vars()) do
+          at = v.role == "input" and i or at
+        end
+        local x = torch.tensor(rows):repeat_interleave(8, 0)
+        local want = helper.replayed_bits(small, { strategy = strategy }, { [at] = x },
+          { order = "micro_batches" })
+        for serial = 0, strategy == "pipelined" and 0 or 2 do
+          for _, place in ipairs({ true, false }) do
+            local by_io = tables.with(BESIDE, { on_chip = place, min_off_chip = 2 })
+            local o = { strategy = strategy, io_tiles = 32, batch_serialization = serial,
+              weight = by_io, accumulator = tables.with(BY_IO, { on_chip = place }) }
+            assert.equal(want, (helper.replayed_bits(small, o, { [at] = x })))
+          end
         end
       end
     end

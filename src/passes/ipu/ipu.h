@@ -198,6 +198,9 @@ typedef struct LpTransfer {
      * load), the last (a store); variables move with that alone */
     LpStreamWhen when, edge;
     bool io; /* by I/O tiles, while others compute */
+    /* a load beside the last row of the turn before, a store beside the first
+     * of the next one; alone where the update has no such turn */
+    bool wraps;
 } LpTransfer;
 
 /* What an operator has for itself (shares.c). */
@@ -555,9 +558,9 @@ int64_t lp_ipu_serial(const LpIpuPlan *p);
 /* Micro-batches for which a variable that has come from streaming memory is
  * there: these or, where the strategy keeps it, all of a weight update. */
 int64_t lp_ipu_together(const LpIpuPlan *p);
-/* When the run's transfer moves for micro-batch `part` of those; false: it does
- * not, as the variable is there. */
-bool lp_ipu_moves(const LpIpuPlan *p, const LpTransfer *t, int64_t part,
+/* When the run's transfer moves for micro-batch mb of the weight update; false:
+ * it does not, as the variable is there. */
+bool lp_ipu_moves(const LpIpuPlan *p, const LpTransfer *t, int64_t mb,
                   LpStreamWhen *when);
 /* Is what it loads in the memory of the IPU a step before the run begins? */
 bool lp_ipu_comes_early(const LpTransfer *t);

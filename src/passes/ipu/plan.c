@@ -138,11 +138,13 @@ bool lp_ipu_holds(const LpIpuPlan *p, size_t var, int run)
                            lp_pass_of(p, r->stage, false), true) >= 0;
 }
 
-bool lp_ipu_moves(const LpIpuPlan *p, const LpTransfer *t, int64_t part,
+bool lp_ipu_moves(const LpIpuPlan *p, const LpTransfer *t, int64_t mb,
                   LpStreamWhen *when)
 {
-    bool edge = part == (t->load ? 0 : lp_ipu_together(p) - 1);
-    *when = edge ? t->edge : t->when;
+    int64_t n = lp_ipu_together(p);
+    bool edge = mb % n == (t->load ? 0 : n - 1);
+    bool ends = t->load ? mb < n : mb >= p->micro_batches - n;
+    *when = !edge ? t->when : t->wraps && ends ? LP_STREAM_ALONE : t->edge;
     return edge || t->of != LP_TRANSFER_VAR;
 }
 
@@ -193,9 +195,10 @@ bool lp_ipu_gathers_beside(const LpIpuPlan *p, const LpVariable *v)
     return p->o.io_tiles > 0 && !in_turn && l && (l->io_load || l->io_store);
 }
 
-bool lp_ipu_gathers_ahead(const LpIpuPlan *p, int run)
+bool lp_ipu_gathers_ahead(const LpIpuPlan *p, int run, int64_t mb)
 {
-    return p->strategy->streaming && p->pass[run].row > 0;
+    return p->strategy->streaming &&
+           (p->pass[run].row > 0 || mb >= lp_ipu_serial(p));
 }
 
 int64_t lp_ipu_kept_bytes(const LpIpuPlan *p, const LpVariable *v)

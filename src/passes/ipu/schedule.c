@@ -45,6 +45,7 @@ struct LpSchedule {
         *next;      /* transfers of a run, + 1: the first, the one after */
     bool last;      /* the turn has no next one in the update to fetch for */
     bool begins;    /* it has none before it, whose outputs it sends */
+    int64_t turn;   /* of the weight update, where turns differ */
     int64_t part;   /* of the micro-batches that pass a phase together */
     int64_t wait;   /* sync of the row's transfers, which they have together */
     int64_t beside; /* cycles of what streams while the row computes */
@@ -318,11 +319,21 @@ static void add_beside(const LpSchedule *s, const LpTransfer *t)
     bytes_of(s, ON_IO_TILES)[ipu] += t->io ? t->bytes : 0;
 }
 
+static int last_row(const LpIpuPlan *p)
+{
+    return p->pass[p->n_pass - 1].row;
+}
+
+static int64_t first_of_turn(const LpSchedule *s)
+{
+    return s->turn * lp_ipu_serial(s->p);
+}
+
 /* What moves in the row that the run is in. */
 static void own_stream(const LpSchedule *s, const LpTransfer *t)
 {
     LpStreamWhen when;
-    if (!lp_ipu_moves(s->p, t, s->part, &when))
+    if (!lp_ipu_moves(s->p, t, first_of_turn(s) + s->part, &when))
         return;
     if (when == LP_STREAM_WITH)
         add_beside(s, t);
@@ -339,7 +350,13 @@ static void others_stream(const LpSchedule *s, const LpTransfer *t)
     int64_t part = (s->part + step + serial) % serial;
     bool edge = part == (t->load ? 0 : serial - 1);
     int row = p->pass[s->runs[0]].row + (edge ? (int)step : 0);
-    if (p->pass[t->run].row != row || !lp_ipu_moves(p, t, part, &when))
+    int64_t mb = first_of_turn(s) + part;
+    if (t->wraps && (row < 0 || row > last_row(p))) {
+        row = row < 0 ? last_row(p) : 0;
+        mb += step * serial;
+    }
+    if (p->pass[t->run].row != row || mb < 0 || mb >= p->micro_batches ||
+        !lp_ipu_moves(p, t, mb, &when))
         return;
     if (when == LP_STREAM_BESIDE)
         add_beside(s, t);
@@ -394,12 +411,15 @@ static void gathered(const LpSchedule *s, const Gathering *x, bool ahead)
 {
     const LpIpuPlan *p = s->p;
     int row = p->pass[s->runs[0]].row + 1;
+    int64_t mb = first_of_turn(s), serial = lp_ipu_serial(p);
+    bool wraps = row > last_row(p) && mb + serial < p->micro_batches;
     clear(s, *s->gathered, LP_COST_N_TYPES);
     for (int r = 0; ahead && r < p->n_pass; r++)
-        if (p->pass[r].row == row && lp_ipu_gathers_ahead(p, r))
+        if (p->pass[r].row == (wraps ? 0 : row) &&
+            lp_ipu_gathers_ahead(p, r, mb + (wraps ? serial : 0)))
             add_gathered(s, x, r);
     for (int k = 0; !ahead && k < s->n; k++)
-        if (!x->beside || !lp_ipu_gathers_ahead(p, s->runs[k]))
+        if (!x->beside || !lp_ipu_gathers_ahead(p, s->runs[k], mb))
             add_gathered(s, x, s->runs[k]);
 }
 
@@ -507,23 +527,39 @@ static bool any_kept(const LpIpuPlan *p)
     return any;
 }
 
+/* Does anything come by I/O tiles while the turn before computes, or go while
+ * the next one does? */
+static bool any_wraps(const LpSchedule *s)
+{
+    const LpIpuPlan *p = s->p;
+    bool any = false;
+    for (size_t i = 0; i < p->n_transfer && !any; i++)
+        any = p->transfer[i].wraps;
+    for (size_t i = 0; i < s->n_gathering && p->strategy->streaming; i++)
+        for (int r = 0; r < p->n_pass && s->gathering[i].beside; r++)
+            for (int t = 0; t < LP_COST_N_TYPES && p->pass[r].row == 0; t++)
+                any = any || s->gathering[i].of_run[r][t] > 0;
+    return any;
+}
+
 LpStatus lp_schedule_turns(LpSchedule *s,
                            LpStatus (*turn)(LpSchedule *s, const LpIpuPlan *p,
                                             int64_t number))
 {
     int64_t serial = lp_ipu_serial(s->p), n = s->p->micro_batches / serial;
-    bool ahead = any_ahead(s, LP_AHEAD_MICRO_BATCH), keeps = any_kept(s->p);
+    bool ahead = any_ahead(s, LP_AHEAD_MICRO_BATCH);
+    bool differ = ahead || any_kept(s->p) || any_wraps(s);
     for (int64_t at = 0, count; at < n; at += count) {
-        bool edge = (ahead || keeps) && (at == 0 || at == n - 1);
+        bool edge = differ && (at == 0 || at == n - 1);
         s->begins = ahead && at == 0;
         s->last = ahead && at == n - 1;
-        s->part = keeps ? at : 0;
-        count = edge ? 1 : ahead || keeps ? n - 2 : n;
+        s->turn = at;
+        count = edge ? 1 : differ ? n - 2 : n;
         LP_TRY(turn(s, s->p, at * serial));
         LP_TRY(lp_schedule_loop(s, count));
     }
     s->begins = s->last = false;
-    s->part = 0;
+    s->turn = s->part = 0;
     return LP_OK;
 }
 

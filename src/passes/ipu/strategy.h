@@ -91,10 +91,11 @@ const LpStrategyOps *lp_strategy_find(const char *name);
 extern const char *const lp_strategy_names[]; /* with NULL at the end */
 
 /* Do I/O tiles gather the parameter, which is kept in shares, while a row
- * computes? Rows that repeat gather as much each; phases (gathers_ahead) what
- * the runs of the next one read, the first of a turn before it computes. */
+ * computes? Rows that repeat gather as much each; phases (gathers_ahead, for
+ * micro-batch mb) what the runs of the next one read, the first of a weight
+ * update before it computes. */
 bool lp_ipu_gathers_beside(const LpIpuPlan *p, const LpVariable *v);
-bool lp_ipu_gathers_ahead(const LpIpuPlan *p, int run);
+bool lp_ipu_gathers_ahead(const LpIpuPlan *p, int run, int64_t mb);
 
 /* How many IPUs to reserve for replicas of `ipus` IPUs each. */
 LpStatus lp_ipus_reserve(LpIpuPlan *p, int64_t ipus);

@@ -8,11 +8,11 @@
  * between the last forward phase and the first backward phase; else these two
  * are one (PopTorch API reference, SerialPhasedExecution).
  *
- * A row loads what the next one needs. I/O tiles do so while it computes, the
- * others when it has, while it stores, each way at once; in parallel phases the
- * group of IPUs that does not compute does. With OffChipAfterFwdNoOverlap and
- * OffChipAfterEachPhase phases that only load or store lie between those that
- * compute, and each row loads for itself. */
+ * A row loads what the next one needs. I/O tiles do so while it computes, from
+ * turn to turn too, the others when it has, while it stores, each way at once;
+ * in parallel phases the group of IPUs that does not compute does. With
+ * OffChipAfterFwdNoOverlap and OffChipAfterEachPhase phases that only load or
+ * store lie between those that compute, and each row loads for itself. */
 #include <inttypes.h>
 
 #include "src/passes/ipu/strategy.h"

@@ -135,14 +135,46 @@ static bool is_idle(const LpIpuPlan *p, int ipu, int row)
     return true;
 }
 
+static LpStreaming streaming(const LpIpuPlan *p)
+{
+    return p->strategy->streaming ? p->strategy->streaming(p)
+                                  : LP_STREAMING_WITH;
+}
+
+/* Does one of the first two rows of a turn load the variable, so that no row
+ * can be storing it? */
+static bool comes_soon(const LpIpuPlan *p, size_t var)
+{
+    for (size_t i = 0; i < p->n_transfer; i++) {
+        const LpTransfer *t = &p->transfer[i];
+        if (t->load && t->run >= 0 && t->of == LP_TRANSFER_VAR &&
+            t->at == var && p->pass[t->run].row < 2)
+            return true;
+    }
+    return false;
+}
+
+/* By I/O tiles from turn to turn: parameters come, sums go. */
+static bool wraps(const LpIpuPlan *p, const LpTransfer *t)
+{
+    int last = p->pass[p->n_pass - 1].row, row = p->pass[t->run].row;
+    if (!t->io || t->of != LP_TRANSFER_VAR ||
+        streaming(p) < LP_STREAMING_AHEAD ||
+        p->micro_batches <= lp_ipu_serial(p))
+        return false;
+    return t->load ? row == 0 && p->step->var[t->at].role == LP_VAR_PARAM
+                   : row == last && !comes_soon(p, t->at);
+}
+
 static LpStreamWhen when(const LpIpuPlan *p, const LpTransfer *t, bool edge,
                          int64_t rows)
 {
     const LpStagePass *r = &p->pass[t->run];
-    LpStreaming how =
-        p->strategy->streaming ? p->strategy->streaming(p) : LP_STREAMING_WITH;
+    LpStreaming how = streaming(p);
     int other = r->row + (edge ? t->load ? -1 : 1 : 0);
     bool ends = other < 0 || other > p->pass[p->n_pass - 1].row;
+    if (edge && t->wraps)
+        return LP_STREAM_BESIDE;
     bool idle = how == LP_STREAMING_GROUPS && is_idle(p, r->ipu, other);
     if (how == LP_STREAMING_WITH)
         return t->io ? LP_STREAM_WITH : LP_STREAM_ALONE;
@@ -173,6 +205,7 @@ static void find_when(LpIpuPlan *p)
             continue;
         int64_t rows = nearest(p, i);
         t->io = by_io_tiles(p, t);
+        t->wraps = wraps(p, t);
         t->edge = when(p, t, true, rows);
         t->when = when(p, t, false, rows);
     }
