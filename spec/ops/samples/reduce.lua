@@ -42,6 +42,7 @@ return {
   nansum = { { x{ 2, 3 } }, { f{ 0 / 0, 1, 2 }, kink = "of NaN" } },
   nanmean = { { x{ 2, 3 } }, { f{ { 0 / 0, 1, 2 } }, 1, true, kink = "of NaN" } },
   aminmax = { { x{ 2, 3 } }, { x{ 2, 3 }, 1, true } },
+  shared = { { x{}, x{ 3 }, kink = "an element moves alone" } },
   median = { { x{ 2, 3 } } },
   kthvalue = { { x{ 2, 3 }, 2 }, { x{ 4, 2 }, 1, 0, true } },
   nanmedian_dim = { { x{ 2, 3 }, 1 }, { f{ { 0 / 0, 1, 2 } }, 1, true, kink = "of NaN" } },

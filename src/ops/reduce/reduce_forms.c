@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "src/kernel/copy/copy.h"
 #include "src/ops/reduce/reduce.h"
 #include "src/ops/rules.h"
 
@@ -188,20 +189,60 @@ LP_COMPOSITE(aminmax,
     out[1] = lp_emit(b, LP_OP_amax, in, 1, attr);
 }
 
-/* As the greatest of the elements that equal m and of -infinity: the gradient
- * of an extreme is shared evenly. */
-LpVal lp_reduce_shared(LpBuilder *b, LpVal x, LpVal m)
+/* ---- a number that is an element of a tensor ----------------------------- */
+static LpStatus infer_shared(LpInfer *x)
 {
-    LpAttr a[] = {LP_NONE_ATTR, lp_attr_bool(false)};
-    if (lp_failed(b) || !lp_is_float(lp_type(b, x)->dtype))
-        return m;
-    LpVal nan = lp_op2(b, LP_OP_logical_and, lp_op1(b, LP_OP_isnan, x),
-                       lp_op1(b, LP_OP_isnan, m));
-    LpVal hit = lp_op2(b, LP_OP_logical_or, lp_op2(b, LP_OP_eq, x, m), nan);
-    x = lp_where(b, hit, x, lp_immf(b, -INFINITY));
-    return lp_emit(b, LP_OP_amax, &x, 1, a);
+    LP_FAIL_IF(x->in[0].ndim != 0 || x->in[0].dtype != x->in[1].dtype, x->err,
+               LP_E_RUNTIME,
+               "%s: m has the shape %s and the type %s; it must be a number "
+               "of the tensor's type %s",
+               x->op->name, lp_shape_str(&x->in[0]),
+               lp_dtype_name(x->in[0].dtype), lp_dtype_name(x->in[1].dtype));
+    x->out[0] = x->in[0];
+    return LP_OK;
 }
 
+static LpVal equals(LpBuilder *b, LpVal x, LpVal m)
+{
+    LpVal nan = lp_op2(b, LP_OP_logical_and, lp_op1(b, LP_OP_isnan, x),
+                       lp_op1(b, LP_OP_isnan, m));
+    return lp_op2(b, LP_OP_logical_or, lp_op2(b, LP_OP_eq, x, m), nan);
+}
+
+/* As the greatest of the elements that equal m and of -infinity: the gradient
+ * of an extreme is shared evenly. */
+LP_EXPAND(expand_shared)
+{
+    LpAttr a[] = {LP_NONE_ATTR, lp_attr_bool(false)};
+    LpVal x =
+        lp_where(b, equals(b, in[1], in[0]), in[1], lp_immf(b, -INFINITY));
+    out[0] = lp_emit(b, LP_OP_amax, &x, 1, a);
+}
+
+static void grad_shared(LpGrad *g)
+{
+    LpVal hit = equals(g->b, Y, X);
+    LpVal hits = lp_cast(g->b, hit, lp_type(g->b, DY)->dtype);
+    LpVal n = lp_sum(g->b, hits, NULL, 0, false);
+    g->din[1] = WHERE(hit, DIV(DY, n), K(0));
+}
+
+static LP_PREPARE_AS(prepare_shared,
+                     lp_copy_kernel(&r->in[0], 0, &r->out[0], r->threads, k))
+
+    /* m; its gradient goes to self. */
+    LP_PRIMITIVE(shared, "shared(Tensor m, Tensor self) -> Tensor @p",
+                 infer_shared, prepare_shared, NULL, .kind = LP_OP_FUSED,
+                 .expand = expand_shared, .grad = grad_shared, .grad_in = 3)
+
+        LpVal lp_reduce_shared(LpBuilder *b, LpVal x, LpVal m)
+{
+    if (lp_failed(b) || !lp_is_float(lp_type(b, x)->dtype))
+        return m;
+    return lp_op2(b, LP_OP_shared, m, x);
+}
+
+/* ---- median -------------------------------------------------------------- */
 static LpScalar least(LpDtype t)
 {
     return lp_is_float(t) ? lp_float(NAN)
