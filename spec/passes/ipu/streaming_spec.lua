@@ -189,6 +189,33 @@ describe("parallel phases", function()
     end
   end)
 
+  it("keep what the last phase reads, though it left the chip after another", function()
+    local step = helper.step(function(inputs, place)
+      place(0, 0, nil, 0)
+      local h = torch.tanh(torch.matmul(inputs[1], inputs[2]))
+      place(1, 1, nil, 1)
+      local kept = torch.matmul(h, inputs[2]) -- which both phases of IPU 1 need backward
+      h = torch.sin(kept)
+      place(0, 2, nil, 2)
+      h = torch.tanh(torch.matmul(h, inputs[2]))
+      place(1, 3, nil, 3)
+      return helper.loss(torch.matmul(h, inputs[2]) * kept)
+    end, { train = true, accumulation = 4, declare = function(declare)
+      return { declare("input", "x", nil, { 1, 4 }), declare("parameter", "w", torch.eye(4)) }
+    end })
+    local at
+    for i, v in ipairs(step:vars()) do
+      at = v.role == "input" and i or at
+    end
+    local x = torch.cos(torch.arange(16) * 0.7):reshape(4, 4)
+    local o = { strategy = "parallel_phased", activation = OFF, recompute = "none" }
+    local want = helper.replayed_bits(step, o, { [at] = x }, { order = "micro_batches" })
+    for serial = 1, 2 do
+      o.batch_serialization = serial
+      assert.equal(want, (helper.replayed_bits(step, o, { [at] = x })))
+    end
+  end)
+
   it("hide a phase's weights if it computes long enough", function()
     local step = helper.chain(6, { ipus = { 0, 1, 0, 1, 0, 1 }, phases = true, width = WIDTH,
       batch = 8192 })

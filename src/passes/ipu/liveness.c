@@ -64,11 +64,23 @@ static LpStatus add_span(Live *l, LpVal v, int var, uint32_t from, uint32_t to)
     return LP_OK;
 }
 
+/* Has the value left the chip? A stash is its stage's. */
+static bool has_left(const Live *l, const LpStagePass *r, const LpLiveRange *h)
+{
+    const LpIpuPlan *p = l->p;
+    bool off = l->by->off[h->v];
+    for (size_t i = 0; i < p->n_stash && off && h->kind == LP_RANGE_STASH; i++)
+        if (p->stash[i].v == h->v && p->stash[i].stage == r->stage)
+            return p->stash[i].off_chip;
+    return off;
+}
+
 /* Is the value still there from an earlier run of this IPU? */
 static bool continues(const Live *l, const LpStagePass *r, const LpLiveRange *h)
 {
     const LpIpuPlan *p = l->p;
-    return l->by->span[h->v] && h->kind != LP_RANGE_MADE && !l->by->off[h->v] &&
+    return l->by->span[h->v] && h->kind != LP_RANGE_MADE &&
+           !has_left(l, r, h) &&
            (!p->strategy->stays || p->strategy->stays(p, r, h));
 }
 
@@ -284,7 +296,7 @@ static LpStatus collect(Live *l)
     const LpIpuPlan *p = l->p;
     for (size_t i = 0; i < p->n_stash; i++)
         if (p->stage[p->stash[i].stage].ipu == l->ipu)
-            l->by->off[p->stash[i].v] = p->stash[i].off_chip;
+            l->by->off[p->stash[i].v] |= p->stash[i].off_chip;
     for (int r = 0; r < p->n_pass; r++) {
         if (p->pass[r].ipu != l->ipu)
             continue;
