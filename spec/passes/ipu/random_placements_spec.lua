@@ -11,6 +11,9 @@ local STRATEGIES = { "pipelined", "sharded", "serial_phased", "parallel_phased" 
 local KINDS = { "activation", "weight", "optimizer", "accumulator" }
 local OFF = { on_chip = false, min_off_chip = 2 }
 local BY_IO_TILES = { on_chip = false, min_off_chip = 2, io_load = true }
+local SHARED = { on_chip = true, sharded = true, min_sharded = 2, io_load = true }
+local OFF_SHARED = { on_chip = false, min_off_chip = 2, sharded = true, min_sharded = 2,
+  io_load = true }
 
 -- A small generator of its own, so that a failing case can be had again.
 local state
@@ -46,7 +49,7 @@ local LAYERS = {
 
 -- Layers read values of any layer before and share three weights; traced in one
 -- place, with the layer's number in the scope.
-local function model(layers, accumulation)
+local function model(layers, accumulation, replicas)
   return helper.step(function(inputs, place)
     local made = { inputs[1], inputs[2] }
     for i = 1, layers do
@@ -55,8 +58,8 @@ local function model(layers, accumulation)
         inputs[pick(3, 5)], inputs[6])
     end
     return helper.loss(made[#made] + made[pick(#made)])
-  end, { train = true, accumulation = accumulation, device_iterations = ITERATIONS,
-    declare = function(declare)
+  end, { train = true, accumulation = accumulation, replicas = replicas,
+    device_iterations = ITERATIONS, declare = function(declare)
       return { declare("input", "x", nil, { ROWS, WIDTH }),
         declare("input", "y", nil, { ROWS, WIDTH }), declare("parameter", "a", values(1)),
         declare("parameter", "b", values(2)), declare("parameter", "c", values(3)),
@@ -94,7 +97,7 @@ local function options(strategy, accumulation)
     liveness = most and pick(0, most), separate_backward = most and pick(2) == 1,
     batch_serialization = most and divisor(accumulation), io_tiles = 32 * pick(0, 1) }
   for _, kind in ipairs(KINDS) do
-    o[kind] = ({ OFF, BY_IO_TILES, false })[pick(3)] or nil
+    o[kind] = ({ OFF, BY_IO_TILES, SHARED, OFF_SHARED, false })[pick(5)] or nil
   end
   return o
 end
@@ -117,9 +120,9 @@ describe("random models under random placements", function()
   it("give the bits of micro-batch order", function()
     for case = 1, MODELS do
       state = FIRST + case
-      local layers, accumulation = pick(3, 9), pick(3, 9)
-      local step, inputs = model(layers, accumulation), {}
-      local rows = ROWS * accumulation * ITERATIONS
+      local layers, accumulation, replicas = pick(3, 9), pick(3, 9), pick(2)
+      local step, inputs = model(layers, accumulation, replicas), {}
+      local rows = ROWS * accumulation * ITERATIONS * replicas
       for name, at in pairs(compiled.vars(step)) do
         if name:find("^input") then
           inputs[at] = torch.cos(torch.arange(rows * WIDTH) * 0.91 + at):reshape(rows, WIDTH)
