@@ -76,8 +76,14 @@ static void real_block(const Sequence *s, int64_t i, int64_t n, double *to)
         for (int64_t j = 0; j < n; j++)
             to[j] = element(s, i + j);
     else
-        for (int64_t j = 0; j < n; j++)
-            to[j] = s->start + s->step * (double)(i + j);
+        for (int32_t j = 0; j < n; j++)
+            to[j] = s->start + s->step * ((double)i + (double)j);
+}
+
+static void float_block(const Sequence *s, int64_t i, int64_t n, float *to)
+{
+    for (int32_t j = 0; j < n; j++)
+        to[j] = (float)(s->start + s->step * ((double)i + (double)j));
 }
 
 LP_KERNEL_RUN(run_sequence)
@@ -85,6 +91,8 @@ LP_KERNEL_RUN(run_sequence)
     const Sequence *s = (const Sequence *)(const void *)k->inl;
     int64_t bytes = (int64_t)lp_dtype_size(s->to);
     bool direct = s->whole && s->to == LP_I64 && s->out_step == 1;
+    bool floats = !s->whole && !s->two_sided && !s->power && s->to == LP_F32 &&
+                  s->out_step == 1;
     int64_t blocks = (s->n + BLOCK - 1) / BLOCK;
 #pragma omp parallel for num_threads(k->threads) schedule(static)
     for (int64_t b = 0; b < blocks; b++) {
@@ -97,6 +105,8 @@ LP_KERNEL_RUN(run_sequence)
         } else if (s->whole) {
             whole_block(s, i, n, whole);
             lp_convert(LP_I64, whole, 1, s->to, to, s->out_step, n);
+        } else if (floats) {
+            float_block(s, i, n, (float *)(void *)to);
         } else {
             real_block(s, i, n, real);
             lp_convert(LP_F64, real, 1, s->to, to, s->out_step, n);
