@@ -160,17 +160,24 @@ define("repeat_interleave", { "input", "repeats", "dim", "output_size" }, true,
     errors.check(repeats:dim() == 1 and repeats:size(0) == input:size(dim), "RuntimeError",
       "repeat_interleave(): repeats must hold one number for each of %d rows, got shape %s",
       input:size(dim), tostring(repeats.shape))
-    local rows = {}
-    for i, n in ipairs(repeats:tolist()) do
-      errors.check(n >= 0, "RuntimeError", "repeat_interleave(): repeats can not be negative, "
-        .. "got %d", n)
-      for _ = 1, n do
-        rows[#rows + 1] = i - 1
+    local rows
+    if core.is_tracing() then -- numbers that are there become part of the program
+      rows = {}
+      for i, n in ipairs(repeats:tolist()) do
+        errors.check(n >= 0, "RuntimeError", "repeat_interleave(): repeats can not be negative, "
+          .. "got %d", n)
+        for _ = 1, n do
+          rows[#rows + 1] = i - 1
+        end
       end
+      rows = core.tensor(rows, { dtype = core.dtypes.int64 })
+    else
+      rows = core.forms.internal.repeat_interleave(repeats)
     end
-    errors.check(size == nil or size == #rows, "RuntimeError",
-      "repeat_interleave(): output_size is %s, the repeats sum to %d", tostring(size), #rows)
-    return input:index_select(dim, core.tensor(rows, { dtype = core.dtypes.int64 }))
+    errors.check(size == nil or size == rows:size(0), "RuntimeError",
+      "repeat_interleave(): output_size is %s, the repeats sum to %d", tostring(size),
+      rows:size(0))
+    return input:index_select(dim, rows)
   end)
 
 -- Python's tuple of the wanted results as several values.

@@ -97,6 +97,39 @@ describe("results that depend on the arguments", function()
     assert.same({ 1, 1, 2 }, counts:tolist())
   end)
 
+  it("repeat_interleave by numbers of a tensor", function()
+    local x = torch.arange(6):reshape(3, 2)
+    for _, dtype in ipairs({ torch.int64, torch.int32 }) do
+      local counts = torch.tensor({ 2, 0, 1 }, { dtype = dtype })
+      assert.same({ { 0, 1 }, { 0, 1 }, { 4, 5 } }, x:repeat_interleave(counts, 0):tolist())
+      assert.same({ 0, 0, 2 }, torch.repeat_interleave(counts):tolist())
+      local net = torch.nn.Module()
+      function net.forward(_, y)
+        return y:repeat_interleave(counts, 0)
+      end
+      near(require("poptorch").inferenceModel(net)(x:float()), { { 0, 1 }, { 0, 1 }, { 4, 5 } })
+    end
+    assert.same({ 1, 3 },
+      x:t():contiguous()[1]:repeat_interleave(torch.tensor({ 1, 1, 0 })):tolist())
+    assert.same({}, x:repeat_interleave(torch.zeros(6):long()):tolist())
+    raises("RuntimeError", "^repeat_interleave%(%): repeats can not be negative", function()
+      x:repeat_interleave(torch.tensor({ 2, -1, 1 }), 0)
+    end)
+    raises("RuntimeError", "output_size is 4, the repeats sum to 3", function()
+      x:repeat_interleave(torch.tensor({ 2, 0, 1 }), 0, { output_size = 4 })
+    end)
+  end)
+
+  it("arange of floats counts from the start, in every block", function()
+    for _, step in ipairs({ 0.1, -0.75, 1e-3 }) do
+      local x = torch.arange(0.25, 0.25 + step * 5000.5, step)
+      assert.equal(5001, x:numel())
+      for i = 0, 5000, 129 do
+        assert.equal(string.unpack("f", string.pack("f", 0.25 + step * i)), x[i]:item())
+      end
+    end
+  end)
+
   it("broadcast_shapes", function()
     assert.is_true(torch.broadcast_shapes({ 3, 1 }, { 2 }, 1) == { 3, 2 })
     raises("RuntimeError", "sizes 3 and 2", function()

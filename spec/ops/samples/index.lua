@@ -58,6 +58,7 @@ return {
   searchsorted = { { f{ 0.1, 0.5, 0.9 }, x{ 2, 3 } } },
   bucketize = { { x{ 2, 3 }, f{ -0.5, 0.5, 1 } } },
   nonzero = { { f{ { 0, 1 }, { 2, 0 } } } },
+  repeat_interleave_any = { { v{ 2, 0, 3 } } },
   unique_all = { { v{ 3, 1, 3, 2 } }, { v{ 1, 1, 2, 1 }, true },
     { v{ 3, 1, 3 }, false, none, false, true }, { f{ 3, 3, 1, 3 }, true, 0, true, false } },
 }

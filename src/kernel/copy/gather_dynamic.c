@@ -421,6 +421,57 @@ LP_KERNEL_PREPARE(lp_unique_prepare)
     return LP_OK;
 }
 
+/* ---- repeat_interleave --------------------------------------------------- */
+LP_KERNEL_MEASURE(lp_repeat_measure)
+{
+    int64_t n = lp_desc_numel(&r->in[0]), sum = 0;
+    int64_t *count = contiguous(&r->in[0], in[0], LP_I64, e);
+    LpStatus st = count ? LP_OK : LP_E_MEMORY;
+    for (int64_t i = 0; i < n && st == LP_OK; i++)
+        if (count[i] < 0)
+            st = lp_fail(e, LP_E_RUNTIME,
+                         "repeats can not be negative, "
+                         "got %lld",
+                         (long long)count[i]);
+        else if (__builtin_add_overflow(sum, count[i], &sum))
+            st = lp_fail(e, LP_E_RUNTIME, "the repeats' sum overflows");
+    lp_free(count);
+    out[0].shape[0] = sum;
+    return st;
+}
+
+/* work: the repeats, the positions */
+LP_KERNEL_RUN(run_repeat)
+{
+    const LpDesc *d = k->state;
+    LpDesc plain = lp_desc_plain(&d[0], LP_I64);
+    int64_t *count = work, *at = count + d[0].shape[0], left = d[1].shape[0];
+    lp_copy_strided(&d[0], in[0], &plain, count);
+    for (int64_t i = 0; i < d[0].shape[0]; i++) {
+        if (count[i] < 0 || count[i] > left)
+            break;
+        for (int64_t j = 0; j < count[i]; j++)
+            *at++ = i;
+        left -= count[i];
+    }
+    LP_FAIL_IF(left != 0, e, LP_E_RUNTIME,
+               "the data changed while it was measured");
+    lp_convert(LP_I64, at - d[1].shape[0], 1, LP_I64, out[0], d[1].strides[0],
+               d[1].shape[0]);
+    return LP_OK;
+}
+
+LP_KERNEL_PREPARE(lp_repeat_prepare)
+{
+    LP_TRY(lp_kernel_state(r->op->name, 2 * sizeof(LpDesc), run_repeat, k, e));
+    LpDesc *d = k->state;
+    d[0] = r->in[0];
+    d[1] = r->out[0];
+    k->work_bytes = (size_t)(d[0].shape[0] + d[1].shape[0]) * sizeof(int64_t);
+    k->threads = 1;
+    return LP_OK;
+}
+
 /* ---- bincount ------------------------------------------------------------ */
 static bool is_plain_int64(const LpDesc *d)
 {

@@ -75,8 +75,8 @@ LpPrepare lp_dynamic_slice_prepare;  /* self, start; dim, size, step */
 LpPrepare lp_dynamic_update_prepare; /* self, src, start; dim, size */
 
 LpPrepare lp_one_hot_prepare, lp_nonzero_prepare, lp_unique_prepare,
-    lp_bincount_prepare;
+    lp_bincount_prepare, lp_repeat_prepare;
 LpMeasure lp_one_hot_measure, lp_nonzero_measure, lp_unique_measure,
-    lp_bincount_measure;
+    lp_bincount_measure, lp_repeat_measure;
 
 #endif

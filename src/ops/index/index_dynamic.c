@@ -59,6 +59,23 @@ LP_PRIMITIVE(unique_all,
              .no_grad = "distinct values have no gradient",
              .measure = lp_unique_measure)
 
+/* ---- repeat_interleave --------------------------------------------------- */
+/* Position i as often as element i says. */
+static LpStatus infer_repeat(LpInfer *x)
+{
+    LP_TRY(lp_check_index(x, 0, "repeats"));
+    LP_FAIL_IF(x->in[0].ndim != 1, x->err, LP_E_RUNTIME,
+               "repeats must have 1 dimension, got %d", x->in[0].ndim);
+    x->out[0] = (LpType){.dtype = LP_I64, .ndim = 1};
+    return LP_OK;
+}
+
+LP_PRIMITIVE(repeat_interleave_any,
+             "repeat_interleave.positions(Tensor repeats) -> Tensor @p",
+             infer_repeat, lp_repeat_prepare, NULL, .flags = LP_OPF_DYNAMIC,
+             .no_grad = "positions have no gradient",
+             .measure = lp_repeat_measure)
+
 /* ---- bincount ------------------------------------------------------------ */
 static LpStatus counted(const LpType *in, const LpType *w, int64_t minlength,
                         LpType *out, LpErr *e)
