@@ -217,11 +217,29 @@ static bool same_shape(LpBuilder *b, const char *op, LpVal x, LpVal y)
     return false;
 }
 
-/* max(log x, -100), PyTorch's bound */
+static LpVal at_least(LpBuilder *b, LpVal x, double least)
+{
+    LpVal in[3] = {x, lp_immf(b, least), LP_NOVAL};
+    return lp_emit(b, LP_OP_clamp, in, 3, NULL);
+}
+
+/* PyTorch's bounds of a logarithm and of what a gradient is divided by. */
+#define LEAST_LOG -100
+#define LEAST_PROBABILITY 1e-12
+
 static LpVal bounded_log(LpBuilder *b, LpVal x)
 {
-    LpVal in[3] = {lp_op1(b, LP_OP_log, x), lp_immf(b, -100), LP_NOVAL};
-    return lp_emit(b, LP_OP_clamp, in, 3, NULL);
+    return at_least(b, lp_op1(b, LP_OP_log, x), LEAST_LOG);
+}
+
+/* The same with a gradient that is bounded, too. */
+static LpVal bounded_slope(LpBuilder *b, LpVal x)
+{
+    LpVal value = lp_op1(b, LP_OP_detach, bounded_log(b, x));
+    LpVal more = lp_sub(b, at_least(b, x, LEAST_PROBABILITY), x);
+    LpVal l = lp_add(b, x, lp_op1(b, LP_OP_detach, more));
+    l = lp_op1(b, LP_OP_log, l);
+    return lp_add(b, value, lp_sub(b, l, lp_op1(b, LP_OP_detach, l)));
 }
 
 /* Does `weight` broadcast to x's shape? */
@@ -240,8 +258,40 @@ static bool weighs(LpBuilder *b, const char *op, LpVal x, LpVal weight)
     return false;
 }
 
+/* The operations, in their order, that the parts' gradients in graphs are. */
+static void grad_binary_cross_entropy(LpGrad *g)
+{
+    LpBuilder *b = g->b;
+    LpVal v[3], dy = g->dout[0];
+    LpDtype t;
+    if (widened(b, g->in, 3, v, &t))
+        dy = lp_cast(b, dy, LP_F32);
+    LpVal x[2] = {v[0], one_minus(b, v[0])};
+    LpVal want[2] = {v[1], one_minus(b, v[1])}, l[2], to_x[2], to_want[2];
+    dy = share_of(b, dy, x[0], how_of(g->attr));
+    LpVal each = v[2] == LP_NOVAL ? dy : lp_mul(b, dy, v[2]);
+    each = lp_neg(b, each);
+    for (int i = 0; i < 2; i++) {
+        l[i] = g->need[1] || g->need[2] ? bounded_log(b, x[i]) : LP_NOVAL;
+        to_x[i] = lp_div(b, lp_mul(b, each, want[i]),
+                         at_least(b, x[i], LEAST_PROBABILITY));
+        to_want[i] = g->need[1] ? lp_mul(b, each, l[i]) : LP_NOVAL;
+    }
+    g->din[0] = g->need[0] ? lp_sub(b, to_x[0], to_x[1]) : LP_NOVAL;
+    g->din[1] = g->need[1] ? lp_sub(b, to_want[0], to_want[1]) : LP_NOVAL;
+    g->din[2] = LP_NOVAL;
+    if (g->need[2]) {
+        LpType like = lp_type_of(b, g->in[2]);
+        LpVal loss =
+            lp_add(b, lp_mul(b, want[0], l[0]), lp_mul(b, want[1], l[1]));
+        loss = lp_mul(b, lp_neg(b, loss), dy);
+        g->din[2] = lp_sum_to(b, loss, &like);
+    }
+}
+
 /* in: input, target, weight; attr: size_average, reduce, reduction */
-LP_LOSS(binary_cross_entropy, PAIR "Tensor? weight=None, " REDUCTION)
+LP_LOSS(binary_cross_entropy, PAIR "Tensor? weight=None, " REDUCTION,
+        .grad = grad_binary_cross_entropy, .grad_in = 7)
 {
     if (!same_shape(b, "binary_cross_entropy", in[0], in[1]) ||
         !weighs(b, "binary_cross_entropy", in[0], in[2]))
@@ -249,9 +299,9 @@ LP_LOSS(binary_cross_entropy, PAIR "Tensor? weight=None, " REDUCTION)
     LpVal v[3];
     LpDtype t;
     bool half = widened(b, in, 3, v, &t);
-    LpVal yes = lp_mul(b, v[1], bounded_log(b, v[0]));
-    LpVal no =
-        lp_mul(b, one_minus(b, v[1]), bounded_log(b, one_minus(b, v[0])));
+    LpVal (*log)(LpBuilder *, LpVal) = b->on_host ? bounded_log : bounded_slope;
+    LpVal yes = lp_mul(b, v[1], log(b, v[0]));
+    LpVal no = lp_mul(b, one_minus(b, v[1]), log(b, one_minus(b, v[0])));
     LpVal x = lp_neg(b, lp_add(b, yes, no));
     if (v[2] != LP_NOVAL)
         x = lp_mul(b, x, v[2]);

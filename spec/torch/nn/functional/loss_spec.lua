@@ -14,6 +14,33 @@ describe("binary_cross_entropy", function()
     end
     helper.near(nn.BCELoss()(torch.tensor({ 0.5 }), torch.tensor({ 1.0 })), math.log(2))
   end)
+
+  -- as PyTorch's (x - t) / max(x (1 - x), 1e-12)
+  it("has a finite gradient where a probability is 0 or 1", function()
+    local t, ones = torch.tensor({ 0.0, 1, 0, 1, 1 }), torch.ones(5)
+    local function loss(p)
+      return nn.functional.binary_cross_entropy(p, t, { reduction = "none" })
+    end
+    local function of_scores(x)
+      return loss(torch.sigmoid(x))
+    end
+    for f, case in pairs({
+      [of_scores] = { { -200.0, -200, 200, 200, 0 }, { 0, 0, 0, 0, -0.5 } },
+      [loss] = { { 0.5, 0, 1, 0.25, 1e-4 }, { 2, -1e12, 1e12, -4, -1e4 } },
+    }) do
+      local x = torch.tensor(case[1]):requires_grad_(true)
+      f(x):backward(ones)
+      helper.near(x.grad, case[2])
+      local compiled = require("lupine").compile(f, { x:detach() }, { cotangents = { ones } })
+      local _, grads = compiled(x:detach(), { ones })
+      helper.near(grads[1], case[2])
+    end
+    local twice = torch.tensor({ 0.25 }):requires_grad_(true)
+    local first = torch.autograd.grad(nn.BCELoss()(twice, torch.ones(1)), twice,
+      { create_graph = true })[1]
+    first:backward()
+    helper.near(twice.grad, { 16 })
+  end)
 end)
 
 describe("a warning", function()
