@@ -14,8 +14,9 @@ local M = {}
 ---@param name string the argument
 ---@return torch.Tensor
 function M.tensor(x, where, name)
-  errors.check(core.is_tensor(x), "TypeError", "%s: argument '%s' must be a Tensor, not %s",
-    where, name, check.describe(x))
+  local ok = core.is_tensor(x) -- a description is long work
+  errors.check(ok, "TypeError", "%s: argument '%s' must be a Tensor, not %s", where, name,
+    ok or check.describe(x))
   return x
 end
 

@@ -36,7 +36,7 @@ end
 
 define("equal", { "input", "other" }, true, function(input, other)
   tensor(other, "equal()", "other")
-  if input.shape ~= other.shape then
+  if not input:is_same_size(other) then
     return false
   end
   return input:numel() == 0 or op.all(input:eq(other)):item()

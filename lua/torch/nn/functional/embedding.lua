@@ -74,9 +74,9 @@ return function(F)
 
   -- Of `n` indices; in a trace the offsets have no values.
   local function check_offsets(offsets, n)
-    errors.check(core.is_tensor(offsets) and offsets:dim() == 1, "ValueError",
-      "embedding_bag: offsets: expected a tensor of 1 dimension for an input of 1 dimension, "
-      .. "got %s", check.describe(offsets))
+    local line = core.is_tensor(offsets) and offsets:dim() == 1
+    errors.check(line, "ValueError", "embedding_bag: offsets: expected a tensor of 1 dimension "
+      .. "for an input of 1 dimension, got %s", line or check.describe(offsets))
     local kind = tostring(offsets.dtype)
     errors.check(kind == "torch.int64" or kind == "torch.int32", "RuntimeError",
       "embedding_bag: offsets: expected dtype int32 or int64, got %s", kind)
