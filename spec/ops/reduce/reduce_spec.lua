@@ -200,4 +200,22 @@ describe("a refused reduction", function()
     raises("RuntimeError", "dim 0 appears more than once", function() return x:sum({ 0, -2 }) end)
     raises("RuntimeError", "mean.*int64.*floating", function() return torch.arange(3):mean() end)
   end)
+
+  it("nansum adds what is left where every NaN is nothing", function()
+    local x = torch.randn({ 37, 300 })
+    x:masked_fill_(torch.rand({ 37, 300 }):lt(0.3), nan)
+    x:select(1, 5):fill_(nan)
+    local zeroed = torch.where(x:isnan(), 0, x)
+    for _, dtype in ipairs({ "float32", "float64", "float16", "bfloat16" }) do
+      local a, b = x:to(torch[dtype]), zeroed:to(torch[dtype])
+      for _, dim in ipairs({ { 0 }, { 1 }, { 0, 1 } }) do
+        local got = a:nansum({ dim = dim, dtype = torch.float64 })
+        assert.is_true(torch.allclose(b:double():sum(dim), got))
+        assert.equal(a.dtype, a:nansum(dim).dtype)
+      end
+    end
+    assert.equal(math.huge, torch.tensor({ nan, math.huge }):nansum():item())
+    assert.equal(3, torch.tensor({ nan, 1.5, 2.5 }):nansum({ dtype = torch.int64 }):item())
+    assert.equal(6, torch.tensor({ 1, 2, 3 }):nansum():item())
+  end)
 end)

@@ -10,6 +10,7 @@ local half = "it refuses half types"
 return {
   sum = { { x{ 2, 3 } }, { x{ 2, 3 }, 1, true }, { x{ 2, 3, 2 }, { 0, -1 } }, { b{ 4 } },
     { x{ 2, 3 }, 0, kw = { dtype = torch.float64 } } },
+  sum_numbers = { { x{ 2, 3 } }, { x{ 2, 3 }, 1, true }, { f{ 0 / 0, 1, 2 }, kink = "of NaN" } },
   mean = { { x{ 2, 3 } }, { x{ 2, 3 }, { -1 }, true } },
   prod = { { x({ 2, 3 }, 0.5, 2) }, { x{ 2, 3 }, 1 }, { f{ { 0, 2 }, { 3, 4 } }, 0, true } },
   amax = { { x{ 2, 3 } }, { x{ 2, 3, 2 }, { 0, 2 } } },

@@ -12,6 +12,7 @@
 #include "runtime/cost/cost.h"
 #include "src/kernel/loops/pointwise.h"
 #include "src/kernel/loops/reduce_kernel.h"
+#include "src/ops/rules.h"
 #include "src/ops/view/view.h"
 
 /* ---- shape --------------------------------------------------------------- */
@@ -223,6 +224,36 @@ FOLD(sum,
      lp_rule_reduce, LP_RED_ADD, LP_FOLD_SUM, LP_END_NONE, KIND_NUMBER,
      LP_REDUCE_DTYPE, .flags = LP_OPF_OUT_BY_DIM | LP_OPF_SUMS,
      .grad = grad_sum)
+
+/* ---- sums of what is not NaN --------------------------------------------- */
+static LP_KERNEL_PREPARE(prepare_numbers)
+{
+    LpReduceSpec s = {.fold = LP_FOLD_SUM,
+                      .map = {LP_LOOP_number, LP_LOOP_NONE},
+                      .end = LP_END_NONE};
+    return lp_reduce_prepare(r, &s, &r->attr[LP_REDUCE_DIM], k, e);
+}
+
+LP_EXPAND(expand_numbers)
+{
+    LpVal nan = lp_op1(b, LP_OP_isnan, in[0]);
+    LpVal x = lp_where(b, nan, lp_immi(b, 0), in[0]);
+    out[0] = lp_emit(b, LP_OP_sum, &x, 1, attr);
+}
+
+static void grad_numbers(LpGrad *g)
+{
+    g->din[0] = WHERE(OP1(isnan, X), K(0), RESTORE(DY));
+}
+
+/* Of floats, as floats. */
+LP_PRIMITIVE(sum_numbers,
+             "sum_numbers(Tensor self, int[1]? dim=None, bool keepdim=False, "
+             "*, ScalarType? dtype=None) -> Tensor @p",
+             infer, prepare_numbers, NULL, .kind = LP_OP_FUSED,
+             .expand = expand_numbers, .grad = grad_numbers, .grad_in = 1,
+             .data = &(const Facts){.kind = KIND_FLOAT,
+                                    .dtype = LP_REDUCE_DTYPE})
 
 /* sum(x) / n; dx = dy / n */
 FOLD(mean,

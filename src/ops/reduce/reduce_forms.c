@@ -153,6 +153,12 @@ LP_FORMULA(nansum,
            "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
            "ScalarType? dtype=None) -> Tensor @fmd")
 {
+    LpDtype from = lp_type(b, in[0])->dtype;
+    LpDtype to = attr[2].kind == LP_ATTR_DTYPE ? (LpDtype)attr[2].i : from;
+    if (!lp_is_float(from))
+        return lp_emit(b, LP_OP_sum, in, 1, attr);
+    if (lp_is_float(to))
+        return lp_emit(b, LP_OP_sum_numbers, in, 1, attr);
     LpVal nan = lp_op1(b, LP_OP_isnan, in[0]);
     LpVal x = lp_where(b, nan, lp_immi(b, 0), in[0]);
     return lp_emit(b, LP_OP_sum, &x, 1, attr);
