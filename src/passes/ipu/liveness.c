@@ -64,7 +64,8 @@ static LpStatus add_span(Live *l, LpVal v, int var, uint32_t from, uint32_t to)
     return LP_OK;
 }
 
-/* Has the value left the chip? A stash is its stage's. */
+/* Has the value left the chip? A stash is its stage's; what another run of the
+ * IPU hands on has not. */
 static bool has_left(const Live *l, const LpStagePass *r, const LpLiveRange *h)
 {
     const LpIpuPlan *p = l->p;
@@ -72,6 +73,11 @@ static bool has_left(const Live *l, const LpStagePass *r, const LpLiveRange *h)
     for (size_t i = 0; i < p->n_stash && off && h->kind == LP_RANGE_STASH; i++)
         if (p->stash[i].v == h->v && p->stash[i].stage == r->stage)
             return p->stash[i].off_chip;
+    for (size_t i = 0; i < p->n_copy && off && h->kind == LP_RANGE_COPY; i++) {
+        const LpIpuCopy *m = &p->copy[i];
+        if (m->v == h->v && &p->pass[m->to] == r)
+            return m->off_chip || m->from_ipu != l->ipu;
+    }
     return off;
 }
 
