@@ -110,8 +110,7 @@ local function family_specs(family)
     local function all()
       each(check, wanted)
     end
-    each(walk.run, wanted) -- kernels are prepared and kept
-    each(walk.run, wanted)
+    each(walk.run, wanted) -- what is made once
     if not pcall(walk.leaves_nothing, all) then
       each(function(op, sample)
         walk.leaves_nothing(function()

@@ -136,10 +136,13 @@ enum {
 enum { LP_EMBEDDING_PADDING_IDX };
 /* embedding_backward */
 enum { LP_EMBEDDING_BACK_NUM_WEIGHTS, LP_EMBEDDING_BACK_PADDING_IDX };
-/* embedding_bag_sum, embedding_bag_max */
-enum { LP_BAG_LAST, LP_BAG_PADDING_IDX, LP_BAG_MEAN, LP_BAG_ATTRS };
-/* embedding_bag_backward: those of the sum, then */
-enum { LP_BAG_BACK_NUM_WEIGHTS = LP_BAG_ATTRS };
+/* embedding_bag_sum, embedding_bag_max, embedding_bag_backward */
+enum {
+    LP_BAG_INCLUDE_LAST_OFFSET,
+    LP_BAG_PADDING_IDX,
+    LP_BAG_MEAN,
+    LP_BAG_NUM_WEIGHTS
+};
 /* index_set */
 enum { LP_INDEX_SET_ACCUMULATE };
 /* masked_unpack */
@@ -158,8 +161,8 @@ enum { LP_HISTC_BINS, LP_HISTC_MIN, LP_HISTC_MAX };
 enum {
     LP_UNIQUE_CONSECUTIVE,
     LP_UNIQUE_DIM,
-    LP_UNIQUE_INVERSE,
-    LP_UNIQUE_COUNTS,
+    LP_UNIQUE_RETURN_INVERSE,
+    LP_UNIQUE_RETURN_COUNTS,
     LP_UNIQUE_ATTRS
 };
 /* bincount_any, bincount */

@@ -328,8 +328,10 @@ function M.cost(record, node)
 end
 
 -- ---- memory ---------------------------------------------------------------
---- Blocks and bytes of storages alive after collecting.
+--- Blocks and bytes of storages alive after collecting, without the kernels of eager
+--- calls: of those that are kept the oldest make room, at other calls in each process.
 function M.live()
+  torch.set_num_threads(torch.get_num_threads()) -- drops them
   collectgarbage()
   collectgarbage()
   return core.mem_live(), torch.memory().live

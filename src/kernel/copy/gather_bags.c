@@ -141,7 +141,7 @@ static LpStatus prepare(const LpKernelReq *r, LpKernelRun run, int64_t rows,
     memcpy(s->in, r->in, (size_t)r->n_in * sizeof *s->in);
     memcpy(s->out, r->out, (max ? 2 : 1) * sizeof *s->out);
     s->type = r->in[DENSE].dtype == LP_F64 ? LP_F64 : LP_F32;
-    s->last = r->attr[LP_BAG_LAST].i != 0;
+    s->last = r->attr[LP_BAG_INCLUDE_LAST_OFFSET].i != 0;
     s->bags.mean = !max && r->attr[LP_BAG_MEAN].i != 0;
     s->bags.padding = r->attr[LP_BAG_PADDING_IDX].kind == LP_ATTR_NONE
                           ? -1
@@ -168,4 +168,4 @@ LP_PREPARE_AS(lp_bag_sum_prepare,
 LP_PREPARE_AS(lp_bag_max_prepare,
               prepare(r, run_max, r->in[DENSE].shape[0], k, e))
 LP_PREPARE_AS(lp_bag_backward_prepare,
-              prepare(r, run_add, r->attr[LP_BAG_BACK_NUM_WEIGHTS].i, k, e))
+              prepare(r, run_add, r->attr[LP_BAG_NUM_WEIGHTS].i, k, e))

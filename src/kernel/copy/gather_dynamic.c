@@ -318,7 +318,7 @@ LP_KERNEL_MEASURE(lp_unique_measure)
 {
     Groups g = {0};
     const Line *line = line_of(r);
-    bool counts = r->attr[LP_UNIQUE_COUNTS].i != 0;
+    bool counts = r->attr[LP_UNIQUE_RETURN_COUNTS].i != 0;
     if (line) {
         int64_t n = lp_desc_numel(&r->in[0]);
         out[0].shape[0] = line->count(in[0], n);
@@ -375,8 +375,8 @@ LP_KERNEL_RUN(run_unique)
     LpKernelReq r = {.attr = u->attr, .n_in = 1, .in = &u->in};
     Groups g = {0};
     const Line *line = line_of(&r);
-    bool inverse = u->attr[LP_UNIQUE_INVERSE].i != 0;
-    bool counts = u->attr[LP_UNIQUE_COUNTS].i != 0;
+    bool inverse = u->attr[LP_UNIQUE_RETURN_INVERSE].i != 0;
+    bool counts = u->attr[LP_UNIQUE_RETURN_COUNTS].i != 0;
     bool plain = true;
     for (int i = 0; i < 3; i++)
         plain = plain && lp_desc_contiguous(&u->out[i]);

@@ -28,7 +28,7 @@ static LpStatus check_bags(LpInfer *x, int64_t rows, int64_t *bags)
                    "of %s",
                    x->op->name, lp_dtype_name(d->dtype), lp_shape_str(at),
                    lp_dtype_name(x->in[3].dtype), lp_shape_str(&x->in[3]));
-    *bags = off->shape[0] - (x->attr[LP_BAG_LAST].i != 0);
+    *bags = off->shape[0] - (x->attr[LP_BAG_INCLUDE_LAST_OFFSET].i != 0);
     LP_FAIL_IF(*bags < 0, x->err, LP_E_RUNTIME,
                "%s: include_last_offset needs at least one offset",
                x->op->name);
@@ -66,8 +66,8 @@ static void refuse_factors(LpGrad *g)
 
 static void grad_bag_sum(LpGrad *g)
 {
-    LpAttr a[] = {g->attr[LP_BAG_LAST], g->attr[LP_BAG_PADDING_IDX],
-                  g->attr[LP_BAG_MEAN],
+    LpAttr a[] = {g->attr[LP_BAG_INCLUDE_LAST_OFFSET],
+                  g->attr[LP_BAG_PADDING_IDX], g->attr[LP_BAG_MEAN],
                   lp_attr_int(lp_type(g->b, g->in[0])->shape[0])};
     refuse_factors(g);
     g->din[0] = lp_emit(g->b, LP_OP_embedding_bag_backward,
@@ -104,7 +104,7 @@ LP_PRIMITIVE(embedding_bag_max,
 /* grad has a row for each bag. */
 static LpStatus infer_bag_backward(LpInfer *x)
 {
-    int64_t bags, rows = x->attr[LP_BAG_BACK_NUM_WEIGHTS].i;
+    int64_t bags, rows = x->attr[LP_BAG_NUM_WEIGHTS].i;
     LP_TRY(check_bags(x, rows, &bags));
     LP_FAIL_IF(x->in[0].shape[0] != bags || rows < 0, x->err, LP_E_RUNTIME,
                "%s: grad has the shape %s for %lld bags of %lld rows",

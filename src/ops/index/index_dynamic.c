@@ -43,9 +43,9 @@ static LpStatus infer_unique(LpInfer *x)
         }
     }
     LpType none = {.ndim = 1};
-    if (!x->attr[LP_UNIQUE_INVERSE].i)
+    if (!x->attr[LP_UNIQUE_RETURN_INVERSE].i)
         x->out[1] = none;
-    if (!x->attr[LP_UNIQUE_COUNTS].i)
+    if (!x->attr[LP_UNIQUE_RETURN_COUNTS].i)
         x->out[2] = none;
     x->out[1].dtype = x->out[2].dtype = LP_I64;
     return LP_OK;
