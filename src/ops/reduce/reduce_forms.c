@@ -233,15 +233,17 @@ static void grad_shared(LpGrad *g)
     g->din[1] = WHERE(hit, DIV(DY, n), K(0));
 }
 
-static LP_PREPARE_AS(prepare_shared,
-                     lp_copy_kernel(&r->in[0], 0, &r->out[0], r->threads, k))
+static LP_KERNEL_PREPARE(prepare_shared)
+{
+    return lp_copy_kernel(&r->in[0], 0, &r->out[0], r->threads, k);
+}
 
-    /* m; its gradient goes to self. */
-    LP_PRIMITIVE(shared, "shared(Tensor m, Tensor self) -> Tensor @p",
-                 infer_shared, prepare_shared, NULL, .kind = LP_OP_FUSED,
-                 .expand = expand_shared, .grad = grad_shared, .grad_in = 3)
+/* m; its gradient goes to self. */
+LP_PRIMITIVE(shared, "shared(Tensor m, Tensor self) -> Tensor @p", infer_shared,
+             prepare_shared, NULL, .kind = LP_OP_FUSED, .expand = expand_shared,
+             .grad = grad_shared, .grad_in = 3)
 
-        LpVal lp_reduce_shared(LpBuilder *b, LpVal x, LpVal m)
+LpVal lp_reduce_shared(LpBuilder *b, LpVal x, LpVal m)
 {
     if (lp_failed(b) || !lp_is_float(lp_type(b, x)->dtype))
         return m;
