@@ -74,6 +74,23 @@ describe("a chain of pointwise operators", function()
       return z, z + y
     end, inputs))
   end)
+
+  it("reads an operand whose short rows repeat along dimensions between", function()
+    for _, sizes in ipairs({ { 2, 3, 50, 8 }, { 3, 7, 700, 3 }, { 1, 1, 2, 5 }, { 5, 4, 129, 8 },
+      { 2, 2, 5, 3, 2 } }) do
+      local rows = { table.unpack(sizes) }
+      for d = 3, #sizes - 1 do
+        rows[d] = 1 -- of each of the first two dimensions its own
+      end
+      local x, scale = torch.randn(sizes), torch.randn(rows)
+      local shift = torch.randn(1, table.unpack(rows, 2))
+      for _, y in ipairs({ shift, shift:half() }) do
+        assert.equal(1, instructions(function(a, b, c)
+          return torch.relu(a * b + c)
+        end, { x, scale, y }))
+      end
+    end
+  end)
 end)
 
 describe("pointwise nodes of the host's graph", function()

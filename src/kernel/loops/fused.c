@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "src/base/checked.h"
 #include "src/kernel/loops/pointwise_plan.h"
 #include "src/kernel/rounding.h"
 #include "src/kernel/state.h"
@@ -98,7 +99,16 @@ static int64_t place(const Plan *p, const Ext *x, int64_t at, int64_t *ix)
     return off;
 }
 
-/* n elements of a strided external from element `at` on. */
+/* Of `rows` rows of n bytes at `to` the first is there: so are they all. */
+static void repeat(char *to, size_t n, int64_t rows)
+{
+    size_t all = n * (size_t)rows;
+    for (size_t have = n; have < all; have *= 2)
+        memcpy(to + have, to, have < all - have ? have : all - have);
+}
+
+/* n elements of a strided external from element `at` on. Rows that are one and
+ * the same, as a block of channels at every place of an image, are read once. */
 static void gather(const Plan *p, const Ext *x, const char *base, int64_t at,
                    int64_t n, LpConvert load, char *dst, int size)
 {
@@ -108,10 +118,16 @@ static void gather(const Plan *p, const Ext *x, const char *base, int64_t at,
         int64_t m = p->size[last] - ix[last];
         m = m < n ? m : n;
         load(m, dst, size, base + off, x->stride[last]);
-        dst += m * size;
-        n -= m;
         off += m * x->stride[last];
         ix[last] += m;
+        if (last > 0 && x->stride[last - 1] == 0 && m == p->size[last]) {
+            int64_t rows = lp_min(p->size[last - 1] - ix[last - 1], n / m);
+            repeat(dst, (size_t)(m * size), rows);
+            ix[last - 1] += rows - 1;
+            m *= rows;
+        }
+        dst += m * size;
+        n -= m;
         for (int d = last; d > 0 && ix[d] == p->size[d]; d--) {
             off += x->stride[d - 1] - p->size[d] * x->stride[d];
             ix[d] = 0;
