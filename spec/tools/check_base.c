@@ -165,7 +165,7 @@ static void check_bfloat16(void)
     }
 }
 
-/* Random123 1.14, tests/kat_vectors: philox 4x32 10. */
+/* Random123 1.14, tests/kat_vectors: philox 4x32 10, and 7 of the same. */
 static void check_philox(void)
 {
     static const uint32_t kat[3][10] = {
@@ -174,6 +174,11 @@ static void check_philox(void)
          0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
         {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0,
          0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1},
+    };
+    static const uint32_t few[3][4] = {
+        {0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48},
+        {0x5207ddc2, 0x45165e59, 0x4d8ee751, 0x8c52f662},
+        {0x4dfccaba, 0x190a87f0, 0xc47362ba, 0xb6b5242a},
     };
     for (int i = 0; i < 3; i++) {
         const uint32_t *k = kat[i];
@@ -186,6 +191,10 @@ static void check_philox(void)
             if (lp_random_word(&r, 4 * (uint64_t)k[0] + (uint64_t)j) != w[j])
                 complain("lp_random_word", i, 0, w[j]);
         }
+        lp_random_block_of(LP_RANDOM_FEW_ROUNDS, &r, k[0], w);
+        for (int j = 0; j < 4; j++)
+            if (w[j] != few[i][j])
+                complain("philox of few rounds", i, w[j], few[i][j]);
     }
 }
 

@@ -45,7 +45,7 @@ static const uint16_t *draws_of(const LpRandom *r, uint64_t at, int64_t n,
                              r->micro_batch};
     int64_t skip = (int64_t)(at % 8);
     /* what vectors make anyway, so that none is stored in part */
-    lp_nn()->philox(r->key, ctr, (skip + n + 63) / 64 * 8, words);
+    lp_nn()->philox_few(r->key, ctr, (skip + n + 63) / 64 * 8, words);
     return (const uint16_t *)(const void *)words + skip;
 }
 
