@@ -64,8 +64,8 @@ static LpStatus add_span(Live *l, LpVal v, int var, uint32_t from, uint32_t to)
     return LP_OK;
 }
 
-/* Has the value left the chip? A stash is its stage's; what another run of the
- * IPU hands on has not. */
+/* Has the value left the IPU? A stash is its stage's. What is sent to a run has
+ * not if a run had it since the one that sends it. */
 static bool has_left(const Live *l, const LpStagePass *r, const LpLiveRange *h)
 {
     const LpIpuPlan *p = l->p;
@@ -73,10 +73,11 @@ static bool has_left(const Live *l, const LpStagePass *r, const LpLiveRange *h)
     for (size_t i = 0; i < p->n_stash && off && h->kind == LP_RANGE_STASH; i++)
         if (p->stash[i].v == h->v && p->stash[i].stage == r->stage)
             return p->stash[i].off_chip;
-    for (size_t i = 0; i < p->n_copy && off && h->kind == LP_RANGE_COPY; i++) {
+    for (size_t i = 0; i < p->n_copy && h->kind == LP_RANGE_COPY; i++) {
         const LpIpuCopy *m = &p->copy[i];
+        const Span *s = &l->span[l->by->span[h->v] - 1];
         if (m->v == h->v && &p->pass[m->to] == r)
-            return m->off_chip || m->from_ipu != l->ipu;
+            return m->off_chip || s->to < l->by->base[m->from];
     }
     return off;
 }
@@ -86,8 +87,8 @@ static bool continues(const Live *l, const LpStagePass *r, const LpLiveRange *h)
 {
     const LpIpuPlan *p = l->p;
     return l->by->span[h->v] && h->kind != LP_RANGE_MADE &&
-           !has_left(l, r, h) &&
-           (!p->strategy->stays || p->strategy->stays(p, r, h));
+           (!p->strategy->stays || p->strategy->stays(p, r, h)) &&
+           !has_left(l, r, h);
 }
 
 /* The first run of this IPU after another. */

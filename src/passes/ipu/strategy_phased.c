@@ -53,10 +53,7 @@ static LpRoute route(const LpIpuPlan *p, const LpStagePass *from,
 static bool stays(const LpIpuPlan *p, const LpStagePass *r,
                   const LpLiveRange *h)
 {
-    if (h->kind == LP_RANGE_STASH)
-        return stash_depth(p, r->stage) == 1;
-    return p->o.liveness != LP_OFF_CHIP_AFTER_EACH_PHASE &&
-           lp_ipu_serial(p) == 1;
+    return h->kind != LP_RANGE_STASH || stash_depth(p, r->stage) == 1;
 }
 
 static LpStreaming serial_streaming(const LpIpuPlan *p)
