@@ -19,13 +19,31 @@
 #include "src/passes/ipu/strategy.h"
 
 /* ---- options ------------------------------------------------------------- */
-static int64_t get_least(lua_State *L, int t, const char *key)
+/* Fields of a location, which is the table at t. */
+static int64_t get_least(lua_State *L, int t, const char *whose,
+                         const char *key)
 {
-    int64_t n = lp_opt_int(L, t, key, 0);
-    if (n < 0)
-        lp_raise(L, LP_E_VALUE, "%s: expected 0 or more elements, got %lld",
-                 key, (long long)n);
+    int fine = 1;
+    lua_getfield(L, t, key);
+    int64_t n = lua_isnil(L, -1) ? 0 : lua_tointegerx(L, -1, &fine);
+    if (!fine || n < 0)
+        lp_raise(L, fine ? LP_E_VALUE : LP_E_TYPE,
+                 "%s: %s: expected 0 or more elements, got %s", whose, key,
+                 luaL_tolstring(L, -1, NULL));
+    lua_pop(L, 1);
     return n;
+}
+
+static bool get_flag(lua_State *L, int t, const char *whose, const char *key,
+                     bool def)
+{
+    int kind = lua_getfield(L, t, key);
+    if (kind != LUA_TNIL && kind != LUA_TBOOLEAN)
+        lp_raise(L, LP_E_TYPE, "%s: %s: expected true or false, got %s", whose,
+                 key, luaL_tolstring(L, -1, NULL));
+    bool on = kind == LUA_TNIL ? def : lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    return on;
 }
 
 /* The table on top of the stack. */
@@ -39,12 +57,12 @@ static void read_location(lua_State *L, const char *key, LpLocation *l)
         lp_raise(L, LP_E_TYPE, "%s: expected a table, got %s", key,
                  luaL_typename(L, at));
     lp_check_keys(L, at, key, keys);
-    l->on_chip = lp_opt_bool(L, at, "on_chip", true);
-    l->sharded = lp_opt_bool(L, at, "sharded", false);
-    l->io_load = lp_opt_bool(L, at, "io_load", false);
-    l->io_store = lp_opt_bool(L, at, "io_store", false);
-    l->min_off_chip = get_least(L, at, "min_off_chip");
-    l->min_sharded = get_least(L, at, "min_sharded");
+    l->on_chip = get_flag(L, at, key, "on_chip", true);
+    l->sharded = get_flag(L, at, key, "sharded", false);
+    l->io_load = get_flag(L, at, key, "io_load", false);
+    l->io_store = get_flag(L, at, key, "io_store", false);
+    l->min_off_chip = get_least(L, at, key, "min_off_chip");
+    l->min_sharded = get_least(L, at, key, "min_sharded");
 }
 
 static void get_location(lua_State *L, int t, const char *key, LpLocation *l)
