@@ -278,8 +278,9 @@ describe("canonicalise", function()
       output %a, %b, %c]])
   end)
 
-  it("drops dropout outside training", function()
+  it("drops dropout outside training and where nothing is dropped", function()
     unary("dropout(%x, training=false)", "%x")
+    unary("dropout(%x, p=0)", "%x")
     stays("input %x: float32[2]\n%y = dropout(%x) site 0x5\noutput %y")
   end)
 

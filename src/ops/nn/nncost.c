@@ -4,6 +4,7 @@
  * operator does not tell: the request does. */
 #include "src/ops/cost_ctx.h"
 #include "src/ops/infer.h"
+#include "src/ops/layout_cost.h"
 #include "src/ops/nn/nnop.h"
 #include "src/ops/nn/recurrent.h"
 
@@ -308,9 +309,15 @@ void lp_rule_nll_back(const LpCostReq *r, LpCost *out)
     weighted(r, out);
 }
 
+/* One that drops nothing is a copy where it is not its operand (PopART,
+ * DropoutBaseOp::canBeReplacedByIdentity). */
 void lp_rule_dropout(const LpCostReq *r, LpCost *out)
 {
     LpCostCtx x = lp_cost_ctx_of(r);
+    if (!r->attr[LP_DROPOUT_TRAINING].i || r->attr[LP_DROPOUT_P].f == 0) {
+        lp_rule_copy(r, out);
+        return;
+    }
     lp_cost_add(out,
                 lp_cost_random(&x, LP_RND_DROPOUT, lp_cost_type(r->in[0].dtype),
                                lp_numel(&r->in[0])));

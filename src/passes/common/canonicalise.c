@@ -17,7 +17,7 @@
  *   -(-x), not not x                   x
  *   where(c, a, b), c known            a or b
  *   fill, zero                         full
- *   dropout outside training           its operand
+ *   dropout outside training, or of 0  its operand
  *   custom_function, differentiated    its first operands
  *
  * Where p, i = max_pool(x), the gradient is masked before it is scattered:
@@ -137,10 +137,11 @@ static LpVal fill(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
     return lp_full(&rw->gb.b, lp_canon_type(rw, n), s);
 }
 
-/* Outside training dropout is its operand. */
+/* Outside training, and where nothing is dropped, dropout is its operand. */
 static LpVal dropout(LpRewrite *rw, const LpGraphNode *n, const LpVal *in)
 {
-    return n->attr[LP_DROPOUT_TRAINING].i ? LP_NOVAL : if_fits(rw, n, in[0]);
+    bool drops = n->attr[LP_DROPOUT_TRAINING].i && n->attr[LP_DROPOUT_P].f > 0;
+    return drops ? LP_NOVAL : if_fits(rw, n, in[0]);
 }
 
 /* Where g is scattered to, x has the pooled value; elsewhere both are 0. */
