@@ -214,11 +214,11 @@ local NULLABLE = { nullable = true }
 
 --- Simulates a completed step. Options, all with defaults: chip ("ipu2"), tiles,
 --- strategy ("pipelined", "sharded", "serial_phased", "parallel_phased"),
---- liveness (0..3), separate_backward, recompute ("auto", "none", "all"),
+--- liveness (0..3), separate_backward, near (of liveness 0), recompute ("auto", "none", "all"),
 --- io_tiles, partials ("float", "half"), stable_norm, host_sync (cycles; -1: the chip's),
 --- proportion (a number or by IPU),
 --- activation, weight, optimizer, accumulator (tables: on_chip, sharded,
---- io_load, io_store, min_off_chip, min_sharded), own (such tables by the names
+--- io_load, io_store, min_off_chip, min_sharded, on_demand), own (such tables by the names
 --- of single variables and values), own_unmet (also of what the step has not),
 --- output_slices (0: one a micro-batch),
 --- input_groups (of replicas that read the same rows; 0: each has its own),

@@ -7,7 +7,8 @@
  * are buffers, the others parameters, its first output is the loss, further
  * ones are the new values of buffers; a stage is a phase as well. SEPARATE: 1
  * for separate backward phases; OFF: what is off chip, a sum of 1
- * (activations), 2 (weights), 8 (accumulators); SERIAL: micro-batches that pass
+ * (activations), 2 (weights), 8 (accumulators), and 16 if all of it moves with
+ * its phase; SERIAL: micro-batches that pass
  * a phase together; IO: I/O tiles, which move all of it. The step that trains
  * it is replayed as planned, then with one thing wrong at a time:
  *
@@ -592,6 +593,7 @@ static LpIpuOptions read_options(char **argv)
     for (int i = 0; i < LP_N_LOCATIONS; i++) {
         o.location[i].on_chip = !(off >> i & 1);
         o.location[i].io_load = o.io_tiles > 0;
+        o.location[i].on_demand = off >> LP_N_LOCATIONS & 1;
     }
     return o;
 }

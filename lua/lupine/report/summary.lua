@@ -6,6 +6,7 @@
 local check = require("lupine.base.check")
 local memory = require("lupine.report.memory")
 local runs = require("lupine.report.runs")
+local tables = require("lupine.base.tables")
 
 local M = {}
 
@@ -47,6 +48,11 @@ local function target(out, r)
   field(out, 1, "Tiles per Replica", r.tiles * r.ipus)
   field(out, 1, "Memory per Replica", decimal(tile * r.tiles * r.ipus / 2 ^ 20, "MB"))
   field(out, 1, "Execution Strategy", r.strategy)
+  for _, kind in ipairs(tables.keys(r.on_demand or {})) do
+    if r.on_demand[kind] == 1 then
+      field(out, 1, "Not moved ahead of its phase", kind)
+    end
+  end
 end
 
 local function graph(out, r)

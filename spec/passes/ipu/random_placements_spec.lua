@@ -3,6 +3,7 @@
 local compiled = require("spec.support.compiled")
 local helper = require("spec.passes.ipu.helper")
 local report = require("lupine.report")
+local tables = require("lupine.base.tables")
 local torch = require("torch")
 
 local FIRST, MODELS, PLACEMENTS = 380, 39, 10
@@ -98,8 +99,10 @@ local function options(strategy, accumulation)
     liveness = most and pick(0, most), separate_backward = most and pick(2) == 1,
     batch_serialization = most and divisor(accumulation), io_tiles = 32 * pick(0, 1) }
   for _, kind in ipairs(KINDS) do
-    o[kind] = ({ OFF, BY_IO_TILES, SHARED, OFF_SHARED, false })[pick(5)] or nil
+    local at = ({ OFF, BY_IO_TILES, SHARED, OFF_SHARED, false })[pick(5)]
+    o[kind] = at and tables.with(at, { on_demand = pick(3) == 1 }) or nil
   end
+  o.near = pick(2) == 1
   return o
 end
 

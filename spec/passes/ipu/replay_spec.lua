@@ -373,6 +373,14 @@ output %19, %13
     end
   end)
 
+  it("is an error: what moves with its phase alone", function()
+    LEAST.share = 0
+    for _, case in ipairs({ { "serial_phased", 1, 0 }, { "serial_phased", 1, 32 },
+      { "parallel_phased", 1, 32 } }) do
+      notices(probe("none", case[1], case[2], 0, 11 + 16, 0, case[3]), nil, 11)
+    end
+  end)
+
   it("is an error of the run that finds another micro-batch's value", function()
     -- the first stage leaves out micro-batch 4, the second finds the third there
     assert.equal("the schedule reads value %9 (tanh of 'first') in the forward pass of stage 1, "

@@ -50,8 +50,8 @@ static bool get_flag(lua_State *L, int t, const char *whose, const char *key,
 static void read_location(lua_State *L, const char *key, LpLocation *l)
 {
     static const char *const keys[] = {
-        "on_chip",      "sharded",     "io_load", "io_store",
-        "min_off_chip", "min_sharded", NULL};
+        "on_chip",      "sharded",     "io_load",   "io_store",
+        "min_off_chip", "min_sharded", "on_demand", NULL};
     int at = lua_gettop(L);
     if (!lua_istable(L, at))
         lp_raise(L, LP_E_TYPE, "%s: expected a table, got %s", key,
@@ -61,6 +61,7 @@ static void read_location(lua_State *L, const char *key, LpLocation *l)
     l->sharded = get_flag(L, at, key, "sharded", false);
     l->io_load = get_flag(L, at, key, "io_load", false);
     l->io_store = get_flag(L, at, key, "io_store", false);
+    l->on_demand = get_flag(L, at, key, "on_demand", l->on_demand);
     l->min_off_chip = get_least(L, at, key, "min_off_chip");
     l->min_sharded = get_least(L, at, key, "min_sharded");
 }
@@ -92,6 +93,7 @@ static void get_own_locations(lua_State *L, int t, LpIpuOptions *o)
                      luaL_typename(L, -2));
         LpOwnLocation *own = &list[o->n_own++];
         own->name = lua_tostring(L, -2);
+        own->at = (LpLocation){.on_demand = false};
         read_location(L, own->name, &own->at);
     }
     o->own = list;
@@ -164,16 +166,34 @@ LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
 {
     static const char *const again[] = {"auto", "none", "all", NULL};
     static const char *const partials[] = {"float", "half", NULL};
-    static const char *const keys[] = {
-        "chip",           "strategy",      "recompute",
-        "partials",       "liveness",      "separate_backward",
-        "tiles",          "io_tiles",      "allow_out_of_memory",
-        "synthetic_data", "output_slices", "input_groups",
-        "replicas",       "accumulation",  "batch_serialization",
-        "activation",     "weight",        "optimizer",
-        "accumulator",    "own",           "own_unmet",
-        "proportion",     "power_of_two",  "round_ipus",
-        "stable_norm",    "host_sync",     NULL};
+    static const char *const keys[] = {"chip",
+                                       "strategy",
+                                       "recompute",
+                                       "partials",
+                                       "liveness",
+                                       "separate_backward",
+                                       "tiles",
+                                       "io_tiles",
+                                       "allow_out_of_memory",
+                                       "synthetic_data",
+                                       "output_slices",
+                                       "input_groups",
+                                       "replicas",
+                                       "accumulation",
+                                       "batch_serialization",
+                                       "activation",
+                                       "weight",
+                                       "optimizer",
+                                       "accumulator",
+                                       "own",
+                                       "own_unmet",
+                                       "proportion",
+                                       "power_of_two",
+                                       "round_ipus",
+                                       "stable_norm",
+                                       "host_sync",
+                                       "near",
+                                       NULL};
     LpIpuOptions o = lp_ipu_options();
     lp_check_keys(L, t, "system", keys);
     get_chip(L, t, &o);
@@ -189,6 +209,7 @@ LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
                  (long long)live);
     o.liveness = (LpLiveness)live;
     o.separate_backward = lp_opt_bool(L, t, "separate_backward", false);
+    o.near = lp_opt_bool(L, t, "near", false);
     o.tiles = get_tiles(L, t, "tiles", o.chip);
     o.io_tiles = get_tiles(L, t, "io_tiles", o.chip);
     o.allow_out_of_memory = lp_opt_bool(L, t, "allow_out_of_memory", false);

@@ -36,6 +36,8 @@ typedef enum {
 
 typedef struct LpLocation {
     bool on_chip, sharded, io_load, io_store;
+    bool on_demand; /* phased: it moves with the phase that has it, not ahead of
+                       it or behind it (PopART, ExecutionPhaseIOSchedule) */
     int64_t min_off_chip; /* tensors with fewer elements stay on chip */
     int64_t min_sharded;  /* only tensors with more elements are sharded */
 } LpLocation;
@@ -74,6 +76,8 @@ typedef struct LpIpuOptions {
     bool allow_out_of_memory;
     bool synthetic_data;    /* no host I/O */
     bool separate_backward; /* phased: no phase is forward and backward */
+    bool near;              /* phased, liveness 0: activations stay on the chip
+                               only if their two phases are at most two apart */
     bool power_of_two;      /* IPUs can be reserved by powers of two only: */
     bool round_ipus;        /* more of them than the model needs, else no */
     int64_t output_slices;  /* returned by a call; 0: one a micro-batch */
@@ -375,8 +379,10 @@ typedef struct LpIpuMemory {
 } LpIpuMemory;
 
 /* What reports and messages call them, by the enumerations' values. */
-extern const char *const lp_row_names[],
-    *const lp_act_names[], *const lp_mem_names[], *const lp_ahead_names[];
+extern const char *const lp_row_names[], *const lp_act_names[],
+                                             *const lp_mem_names[],
+                                                 *const lp_ahead_names[],
+                                                     *const lp_location_names[];
 
 /* ---- all of it ----------------------------------------------------------- */
 typedef struct LpIpuPlan {

@@ -14,6 +14,8 @@ const char *const lp_act_names[LP_N_ACTS] = {"compute",    "copy",  "host_in",
                                              "collective", "update"};
 const char *const lp_ahead_names[LP_N_AHEAD] = {"none", "micro_batch",
                                                 "update"};
+const char *const lp_location_names[LP_N_LOCATIONS] = {
+    "activation", "weight", "optimizer", "accumulator"};
 const char *const lp_mem_names[LP_N_MEM] = {
 #define MEMORY(id, name, in_code) name,
 #include "src/passes/ipu/memory.def"
@@ -192,7 +194,9 @@ bool lp_ipu_gathers_beside(const LpIpuPlan *p, const LpVariable *v)
     const LpLocation *l = lp_ipu_location(p, v);
     bool in_turn = p->strategy->streaming &&
                    p->strategy->streaming(p) == LP_STREAMING_IN_TURN;
-    return p->o.io_tiles > 0 && !in_turn && l && (l->io_load || l->io_store);
+    bool late = p->strategy->streaming && l && l->on_demand;
+    return p->o.io_tiles > 0 && !in_turn && !late && l &&
+           (l->io_load || l->io_store);
 }
 
 bool lp_ipu_gathers_ahead(const LpIpuPlan *p, int run, int64_t mb)

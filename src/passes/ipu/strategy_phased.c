@@ -36,9 +36,18 @@ static int stash_depth(const LpIpuPlan *p, int stage)
     return turns(p, stage) ? 1 : (int)lp_ipu_serial(p);
 }
 
+/* The forward phase f of phases 0..n is n - f before the backward pass, its
+ * backward phase as far behind it. */
+static bool far_apart(const LpIpuPlan *p, int stage)
+{
+    int last = p->stage[p->n_stage - 1].phase;
+    return 2 * (last - p->stage[stage].phase) > 2;
+}
+
 static bool stash_off_chip(const LpIpuPlan *p, int stage)
 {
-    return p->o.liveness != LP_ALWAYS_LIVE || stash_depth(p, stage) > 1;
+    return (p->o.near && far_apart(p, stage)) ||
+           p->o.liveness != LP_ALWAYS_LIVE || stash_depth(p, stage) > 1;
 }
 
 static LpRoute route(const LpIpuPlan *p, const LpStagePass *from,

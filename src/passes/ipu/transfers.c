@@ -135,6 +135,28 @@ static bool is_idle(const LpIpuPlan *p, int ipu, int row)
     return true;
 }
 
+static const LpLocation *location(const LpIpuPlan *p, const LpTransfer *t)
+{
+    if (t->of == LP_TRANSFER_VAR)
+        return lp_ipu_location(p, &p->step->var[t->at]);
+    return lp_ipu_val_location(
+        p, t->of == LP_TRANSFER_STASH ? p->stash[t->at].v : p->copy[t->at].v);
+}
+
+/* I/O tiles move what its location asks them to. */
+static bool by_io_tiles(const LpIpuPlan *p, const LpTransfer *t)
+{
+    const LpLocation *l = location(p, t);
+    return p->o.io_tiles > 0 && l && (l->io_load || l->io_store);
+}
+
+/* Does it move with its own phase alone? */
+static bool on_demand(const LpIpuPlan *p, const LpTransfer *t)
+{
+    const LpLocation *l = location(p, t);
+    return l && l->on_demand;
+}
+
 static LpStreaming streaming(const LpIpuPlan *p)
 {
     return p->strategy->streaming ? p->strategy->streaming(p)
@@ -158,7 +180,7 @@ static bool comes_soon(const LpIpuPlan *p, size_t var)
 static bool wraps(const LpIpuPlan *p, const LpTransfer *t)
 {
     int last = p->pass[p->n_pass - 1].row, row = p->pass[t->run].row;
-    if (!t->io || t->of != LP_TRANSFER_VAR ||
+    if (!t->io || t->of != LP_TRANSFER_VAR || on_demand(p, t) ||
         streaming(p) < LP_STREAMING_AHEAD ||
         p->micro_batches <= lp_ipu_serial(p))
         return false;
@@ -178,23 +200,12 @@ static LpStreamWhen when(const LpIpuPlan *p, const LpTransfer *t, bool edge,
     bool idle = how == LP_STREAMING_GROUPS && is_idle(p, r->ipu, other);
     if (how == LP_STREAMING_WITH)
         return t->io ? LP_STREAM_WITH : LP_STREAM_ALONE;
-    if (how == LP_STREAMING_IN_TURN || ends || rows < (t->load ? 2 : 3))
+    if (how == LP_STREAMING_IN_TURN || ends || on_demand(p, t) ||
+        rows < (t->load ? 2 : 3))
         return LP_STREAM_ALONE;
     if (t->io || idle)
         return LP_STREAM_BESIDE;
     return t->load && edge ? LP_STREAM_BETWEEN : LP_STREAM_ALONE;
-}
-
-/* I/O tiles move what its location asks them to. */
-static bool by_io_tiles(const LpIpuPlan *p, const LpTransfer *t)
-{
-    const LpLocation *l =
-        t->of == LP_TRANSFER_VAR
-            ? lp_ipu_location(p, &p->step->var[t->at])
-            : lp_ipu_val_location(p, t->of == LP_TRANSFER_STASH
-                                         ? p->stash[t->at].v
-                                         : p->copy[t->at].v);
-    return p->o.io_tiles > 0 && l && (l->io_load || l->io_store);
 }
 
 static void find_when(LpIpuPlan *p)
