@@ -5,6 +5,7 @@
 local optimizers = require("popart.optimizers")
 local options = require("popart.options")
 local prefixes = require("popart.prefixes")
+local session_options = require("popart.session_options")
 local tables = require("lupine.base.tables")
 
 local M = {}
@@ -44,18 +45,25 @@ local function name_of(id)
   return begins(id, ACCUM) and GRADIENT .. id:sub(#ACCUM + 1) or id
 end
 
+-- The location of tensors of a kind, or of one of them that has its own.
+local function location(o, kind, at)
+  local out = options.location(o[KINDS[kind]], at)
+  out.on_demand = o.executionPhaseSettings[session_options.SCHEDULES[kind]].name == "OnDemand"
+  return out
+end
+
 --- What lupine.report.simulate is told: activation, weight, optimizer, accumulator, own,
 --- own_unmet (M.note tells of names that the program has not).
 ---@param s table a session's state
 ---@return table<string, table|boolean>
 function M.of(s)
   local o, out = s.options, { own = {}, own_unmet = true }
-  for kind, group in pairs(KINDS) do
-    out[kind] = options.location(o[group])
+  for kind in pairs(KINDS) do
+    out[kind] = location(o, kind)
   end
   for id, at in pairs(o.tensorLocationSettingsOverride) do
     local kind = kind_of(s, id)
-    out.own[name_of(id)] = kind and options.location(o[KINDS[kind]], at)
+    out.own[name_of(id)] = kind and location(o, kind, at)
   end
   return out
 end

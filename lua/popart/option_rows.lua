@@ -29,6 +29,8 @@ local CHECKS = "the compiler checks itself always"
 local CODELETS = "operators are C: lupine/custom_op.h"
 local SCHEDULER = "the scheduler of the simulated compiler has no search"
 local COLLECTIVES = "reductions between replicas are merged by the program"
+local AHEAD = "Preload: %s off the chip come a phase ahead, and I/O tiles take them away a phase "
+  .. "later; OnDemand: they move with the phase that has them."
 local IO_LOOPS = "loops and copies from the host are explicit always"
 
 local Schedule = enums.ExecutionPhaseIOSchedule
@@ -152,13 +154,15 @@ local rows = {
   { "executionPhaseSettings.stages", "i", 2, "1: on one IPU; 2: on two in turn.", min = 1,
     poptorch = PLACED, effect = "The serial or the parallel phased strategy." },
   { "executionPhaseSettings.weightIOSchedule", "e", "Preload", "When weights come.",
-    of = Schedule, poptorch = PLACED, no_effect = NEUTRAL },
-  { "executionPhaseSettings.activationIOSchedule", "e", "Preload", "When activations come.",
-    of = Schedule, poptorch = PLACED, no_effect = NEUTRAL },
+    of = Schedule, poptorch = "read", effect = AHEAD:format("weights") },
+  { "executionPhaseSettings.activationIOSchedule", "e", "Preload",
+    "When activations come and go.", of = Schedule, poptorch = "read",
+    effect = AHEAD:format("activations") },
   { "executionPhaseSettings.optimizerStateIOSchedule", "e", "OnDemand", "When states come.",
     of = Schedule, poptorch = PLACED, no_effect = NEUTRAL },
-  { "executionPhaseSettings.accumulatorIOSchedule", "e", "Preload", "When accumulators come.",
-    of = Schedule, poptorch = PLACED, no_effect = NEUTRAL },
+  { "executionPhaseSettings.accumulatorIOSchedule", "e", "Preload",
+    "When accumulators come and go.", of = Schedule, poptorch = "read",
+    effect = AHEAD:format("accumulators") },
   { "executionPhaseSettings.schedule", "e", "Interleaving", "How a phase is ordered.",
     of = enums.ExecutionPhaseSchedule, poptorch = PLACED, no_effect = NEUTRAL },
   -- batches in parts

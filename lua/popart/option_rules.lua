@@ -327,6 +327,16 @@ local function is_phased(opts)
   return opts.virtualGraphMode == Mode.ExecutionPhases and opts.executionPhaseSettings.phases > 1
 end
 
+-- Why no phase moves tensors of a kind ahead of another one; false: one may.
+local function unscheduled(kind)
+  return function(opts)
+    local at = opts[kind .. "TensorLocationSettings"].location
+    return not is_phased(opts) and FEW_PHASES or at.storage.name == "OnChip"
+      and at.replicatedTensorSharding.name == "Off"
+      and not next(opts.tensorLocationSettingsOverride) and "they are on the chip"
+  end
+end
+
 local function in_inference(why)
   return function(_, program)
     return not program.training and why
@@ -367,6 +377,9 @@ local WAITS = {
   ["executionPhaseSettings.stages"] = function(opts)
     return not is_phased(opts) and FEW_PHASES
   end,
+  ["executionPhaseSettings.weightIOSchedule"] = unscheduled("weight"),
+  ["executionPhaseSettings.activationIOSchedule"] = unscheduled("activation"),
+  ["executionPhaseSettings.accumulatorIOSchedule"] = unscheduled("accumulator"),
   constantWeights = function(_, program)
     return program.training and "a training session's weights can be written always"
   end,

@@ -97,6 +97,38 @@ function M.recomputation(values)
     .. "RecomputeAll, got %s", tostring(value))
 end
 
+--- When tensors move between phases: options of executionPhaseSettings, by their kind.
+M.SCHEDULES = { activation = "activationIOSchedule", weight = "weightIOSchedule",
+  optimizer = "optimizerStateIOSchedule", accumulator = "accumulatorIOSchedule" }
+
+local PHASES = "executionPhaseSettings."
+-- PopART's ExecutionPhaseIOSchedule.
+local ON_DEMAND = { [0] = false, true, Preload = false, OnDemand = true }
+
+--- Whether tensors of a kind that are off the chip move with the phase that has them.
+--- error: poptorch.Error for another value than PopART's
+---@param values table<string, any> by name
+---@param kind string "activation", "weight", "optimizer", "accumulator"
+---@return boolean
+function M.on_demand(values, kind)
+  local name = PHASES .. M.SCHEDULES[kind]
+  local value = values[name]
+  value = value == nil and row_of[name].default or value
+  errors.check(ON_DEMAND[value] ~= nil, "Error",
+    "%s: expected 0, 1, Preload or OnDemand, got %s", name, tostring(value))
+  return ON_DEMAND[value]
+end
+
+local function note_schedules(values, program, note)
+  for _, kind in ipairs(tables.keys(M.SCHEDULES)) do
+    local name = PHASES .. M.SCHEDULES[kind]
+    local why = values[name] ~= nil and program.unscheduled and program.unscheduled(kind)
+    if why then
+      note(program.label:format(name), why)
+    end
+  end
+end
+
 local function note_recomputation(value, training, note)
   if value ~= nil and not training then
     note("autoRecomputation", "inference recomputes nothing")
@@ -138,7 +170,8 @@ end
 --- Calls note(name, why) for every session option and engine option that was
 --- chosen and that nothing reads in a program. `program`: training, label (a
 --- format of names), partials ("float" or "half"), engine (engine options), own
---- (of library options that the front end notes itself, the types by key).
+--- (of library options that the front end notes itself, the types by key), unscheduled
+--- (of a kind of tensors, why no phase moves them ahead of another; nil: one does).
 ---@param values table<string, any> by name
 ---@param program table
 ---@param note fun(name: string, why: string)
@@ -153,6 +186,7 @@ function M.note(values, program, note)
   end
   note_recomputation(values.autoRecomputation, program.training, note)
   note_scaling(values, program, note)
+  note_schedules(values, program, note)
   note_libraries(values, program, note)
   engine_options.note(program.engine, note)
 end

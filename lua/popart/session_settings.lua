@@ -198,7 +198,7 @@ end
 local function system(s)
   local o, out = s.options, device_info.system(s.device)
   local slices = 1
-  out.strategy = s.where.strategy
+  out.strategy, out.near = s.where.strategy, true
   out.recompute = s.marks.recompute
   out.io_tiles = option_rules.io_tiles(o, s.device.tilesPerIPU)
   out.stable_norm = o.enableStableNorm

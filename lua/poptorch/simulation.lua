@@ -99,8 +99,10 @@ local function without_effect(s, session)
   Accessor._note(note)
   session_options.note(options._Popart._options, { training = s.training,
     engine = rules.engine_options(options), label = "_Popart.set('%s')",
-    partials = options.Precision.partials_type,
-    own = OWN }, note)
+    partials = options.Precision.partials_type, own = OWN,
+    unscheduled = function(kind)
+      return places.unscheduled(kind, program)
+    end }, note)
   return out
 end
 
@@ -132,6 +134,7 @@ function M.settings(options, target)
     round_ipus = options.auto_round_num_ipus,
   }
   for kind, location in pairs(places.effective(options)) do
+    location.on_demand = session_options.on_demand(options._Popart:toDict(), kind)
     out[kind] = location
   end
   return out

@@ -407,6 +407,8 @@ describe("an option that is set", function()
       "automaticLossScalingSettings.thresholdUpperCountProportion",
       "automaticLossScalingSettings.updatePeriod", "batchSerializationSettings.factor",
       "enableEngineCaching", "engineOptions",
+      "executionPhaseSettings.accumulatorIOSchedule",
+      "executionPhaseSettings.activationIOSchedule", "executionPhaseSettings.weightIOSchedule",
       "lstmOptions", "matmulOptions" }, rest)
   end)
 end)

@@ -55,6 +55,45 @@ describe("what the simulated system gets from the options", function()
     end)
   end)
 
+  it("moves tensors between phases as executionPhaseSettings say", function()
+    local function of(values)
+      local options = poptorch.Options():outputMode(poptorch.OutputMode.All)
+      for name, value in pairs(values) do
+        options._Popart:set(("executionPhaseSettings.%sIOSchedule"):format(name), value)
+      end
+      local s = settings(options)
+      return { s.weight.on_demand, s.activation.on_demand, s.accumulator.on_demand,
+        s.optimizer.on_demand }
+    end
+    assert.same({ false, false, false, true }, of({}))
+    assert.same({ true, false, true, false }, of({ weight = 1, accumulator = "OnDemand",
+      activation = "Preload", optimizerState = 0 }))
+    require("spec.helper").raises("Error", "weightIOSchedule: expected 0, 1, Preload or OnDemand, "
+      .. "got Never", function()
+        of({ weight = "Never" })
+      end)
+
+    local nn = require("torch.nn")
+    local function noted(strategy)
+      local net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+      poptorch.BeginBlock(net[1], "A", 0)
+      poptorch.BeginBlock(net[2], "B", 0)
+      local options = poptorch.Options():setExecutionStrategy(strategy)
+      options._Popart:set("executionPhaseSettings.weightIOSchedule", "OnDemand")
+      local model = poptorch.inferenceModel(net, options)
+      model:compile(torch.ones(8, 4))
+      return table.concat(model:report().no_effect, "\n"):match("IOSchedule'%): ([^\n]*)")
+    end
+    local L = poptorch.Liveness
+    local function serial(liveness)
+      return poptorch.SerialPhasedExecution("A", "B"):setTensorsLiveness(liveness)
+    end
+    assert.is_nil(noted(serial(L.AlwaysLive)))
+    assert.equal("with this Liveness phases that load and store lie between those that compute",
+      noted(serial(L.OffChipAfterEachPhase)))
+    assert.equal("phased execution alone has phases", noted(poptorch.ShardedExecution("A", "B")))
+  end)
+
   it("has micro-batches that pass a phase together by batchSerializationSettings.factor", function()
     local function cycles(kind, factor)
       local net = require("torch.nn").Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64))

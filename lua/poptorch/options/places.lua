@@ -73,7 +73,8 @@ end
 local function stay(x)
   if not x.training then
     return "inference keeps no activations"
-  elseif x.strategy.off_chip and x.liveness == enums.Liveness.AlwaysLive.value then
+  elseif x.strategy.off_chip and x.liveness == enums.Liveness.AlwaysLive.value
+    and not x.together then
     return "Liveness.AlwaysLive keeps them on the chip"
   end
   return nil
@@ -122,12 +123,14 @@ local function least_sharded(x)
     and ("as many are sharded with %d"):format(x.usual.min_sharded) or nil
 end
 
+local IN_TURN = "with this Liveness phases that load and store lie between those that compute"
+
 -- Transfers that I/O tiles could move beside computing.
 local function io(x)
   if x.io_tiles == 0 then
     return "there are no I/O tiles: numIOTiles"
   elseif x.strategy.off_chip and x.liveness >= enums.Liveness.OffChipAfterFwdNoOverlap.value then
-    return "with this Liveness phases that load and store lie between those that compute"
+    return IN_TURN
   elseif x.kind == "optimizer" then
     return "the weight update streams before it computes and after"
   elseif not x.sizes and x.between_phases then
@@ -167,9 +170,24 @@ local function facts(kind, program)
     sizes = sizes(kind, program.vars), any_off_chip = any_off_chip(report),
     replicas = report.replicas,
     io_tiles = options.TensorLocations.num_io_tiles,
+    together = (options._Popart:toDict()["batchSerializationSettings.factor"] or 0) > 1,
     between_phases = liveness == enums.Liveness.OffChipAfterEachPhase.value
       and #report.stages > 1,
   }
+end
+
+--- Why no phase moves tensors of a kind ahead of another one; nil: one does.
+---@param kind string
+---@param program table
+---@return string?
+function M.unscheduled(kind, program)
+  local x = facts(kind, program)
+  if not x.strategy.off_chip then
+    return "phased execution alone has phases"
+  elseif x.liveness >= enums.Liveness.OffChipAfterFwdNoOverlap.value then
+    return IN_TURN
+  end
+  return on_chip(x)
 end
 
 --- The `idle` of a kind's location.
