@@ -125,10 +125,12 @@ end)
 function methods.sum_to_size(self, ...)
   local sizes = { ... }
   if type(sizes[1]) ~= "number" then
-    sizes = sizes[1]
-    errors.check(type(sizes) == "table", "TypeError",
+    errors.check(type(sizes[1]) == "table", "TypeError",
       "sum_to_size(): argument 'size' must be ints or a list of them, not %s",
-      check.describe(sizes))
+      check.describe(sizes[1]))
+    errors.check(#sizes == 1, "TypeError", "sum_to_size(): 1 argument is allowed, %d were given",
+      #sizes)
+    sizes = sizes[1]
   end
   local from, n = self.shape, #sizes
   local dims, fits = {}, n <= #from

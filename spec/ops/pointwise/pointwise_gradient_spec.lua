@@ -179,4 +179,15 @@ describe("the second gradient where a power overflows", function()
     helper.near((second(F.softsign, { -99, 127 }, torch.float16)), { 2e-6, -2 / 128 ^ 3 },
       { 2e-7, 0 })
   end)
+
+  it("is 0 of copysign, also at 0 and infinity", function()
+    local x = torch.tensor({ 0.0, 2, -3, math.huge }, { requires_grad = true })
+    local d = torch.ones(4):requires_grad_()
+    local dx = torch.autograd.grad({ x:copysign(torch.tensor({ -1.0, -1, -1, 1 })) }, { x }, { d },
+      { create_graph = true })[1]
+    assert.same({ 0, -1, 1, 1 }, dx:tolist())
+    dx:backward(torch.ones(4))
+    assert.same({ 0, -1, 1, 1 }, d.grad:tolist())
+    assert.is_true(x.grad == nil or not x.grad:any():item())
+  end)
 end)

@@ -381,6 +381,19 @@ static void align(lua_State *L, LpArg *v, const LpTensor *to)
     v->t = lp_to_tensor(L, -1);
 }
 
+/* A value's leading dimensions of one element do not count, as in Python. */
+static void strip(lua_State *L, LpArg *v)
+{
+    int n = 0;
+    while (v->t && n < v->t->ndim && v->t->shape[n] == 1)
+        n++;
+    if (n == 0)
+        return;
+    LpAttr size = lp_attr_ints(v->t->shape + n, v->t->ndim - n);
+    lp_call_push(L, lp_op_form(&op_reshape), v, 1, &size, 1);
+    v->t = lp_to_tensor(L, -1);
+}
+
 int lp_index_set(lua_State *L, LpTensor *t)
 {
     Key k;
@@ -392,6 +405,8 @@ int lp_index_set(lua_State *L, LpTensor *t)
     Walk w;
     walk(&w, &k, L, t);
     if (!w.any) {
+        if (v.t && v.t->ndim > w.t->ndim)
+            strip(L, &v);
         align(L, &v, w.t);
         while (lp_copy_into(w.t, &v, &e) != LP_OK)
             lp_gc_retry(L, &e, &tries, NULL);
@@ -402,6 +417,7 @@ int lp_index_set(lua_State *L, LpTensor *t)
     else
         lp_push_data(L, 3, w.t->dtype, "x[i] = v");
     v = lp_arg_tensor(lp_to_tensor(L, -1));
+    strip(L, &v);
     LpArg in[MAX_ITEMS + LP_MAX_DIMS + 2];
     in[0] = lp_arg_tensor(w.t);
     in[1] = v;
