@@ -9,6 +9,7 @@
 
 #include "src/base/checked.h"
 #include "src/kernel/loops/pointwise_plan.h"
+#include "src/kernel/plain.h"
 #include "src/kernel/rounding.h"
 #include "src/kernel/state.h"
 
@@ -44,15 +45,17 @@ typedef struct Node {
     LpNum p[LP_PW_MAX_PARAM];
     Arg arg[LP_PW_MAX_IN];
     int8_t n_in;
-    int8_t out;  /* result, or -1 */
-    bool direct; /* writes the result's memory itself */
+    int8_t out; /* result, or -1 */
+    int8_t to;  /* result whose memory it writes, or -1: the buffer */
     bool splat_ok;
     LpDtype held;    /* type in the buffer */
     LpDtype stored;  /* type of the value */
-    LpConvert store; /* held -> stored, when not direct */
+    LpConvert store; /* held -> stored, if it stores */
     LpConvert load;  /* stored -> held */
+    bool stores;     /* to `out`, whose memory is not what it writes */
+    bool exact;      /* what is held is a value of the type stored */
     bool read;       /* by a node of the chain */
-    int16_t buf;     /* unless direct */
+    int16_t buf;     /* what it writes if `to` is -1 */
     uint64_t site;   /* as LpFusedNode's */
 } Node;
 
@@ -175,25 +178,22 @@ static const void *fetch(const Run *r, const Arg *a, int64_t at, int64_t n,
         gather(p, x, r->in[a->at], at, n, a->load, buf, a->size);
     }
     if (a->narrow >= 0)
-        lp_pointwise_round(*splat >> i & 1 ? 1 : n, buf,
+        lp_pointwise_round(*splat >> i & 1 ? 1 : n, buf, buf,
                            lp_plain_type((LpDtype)a->narrow),
                            (LpDtype)a->narrow);
     return buf;
 }
 
-/* n elements from `at` on, at y, become values of the type stored, and go to
- * `mem` (if not NULL, and not y itself). */
-static void keep(const Run *r, const Node *d, int64_t at, int64_t n, char *y,
-                 char *mem)
+static char *memory(const Run *r, int result, int64_t at)
 {
-    int64_t size = (int64_t)lp_dtype_size(d->held);
-    int64_t step = (int64_t)lp_dtype_size(d->stored);
-    if (!d->site) {
-        lp_pointwise_round(n, y, d->held, d->stored);
-        if (mem && !d->direct)
-            d->store(n, mem, step, y, size);
-        return;
-    }
+    return r->out[result] + (at - r->origin) * r->p->out_size[result];
+}
+
+/* n elements from `at` on, at y, are rounded at random, in `mem`, too, if that
+ * is not NULL. */
+static void keep_at_random(const Run *r, const Node *d, int64_t at, int64_t n,
+                           char *y, char *mem)
+{
     LpRandom stream = lp_rounding_stream(r->rc, d->site, 0);
     if (!mem) {
         lp_round_at_random(&stream, d->stored, (uint64_t)at, n, (float *)y);
@@ -202,6 +202,31 @@ static void keep(const Run *r, const Node *d, int64_t at, int64_t n, char *y,
     lp_store_at_random(&stream, d->stored, (uint64_t)at, n, (float *)y,
                        (uint16_t *)mem);
     if (d->read)
+        d->load(n, y, (int64_t)lp_dtype_size(d->held), mem,
+                (int64_t)lp_dtype_size(d->stored));
+}
+
+/* n elements from `at` on, at x, become values of the type stored at y, which
+ * may be x, and go to memory if they are to be there, too. */
+static void keep(const Run *r, const Node *d, int64_t at, int64_t n,
+                 const char *x, char *y)
+{
+    int64_t size = (int64_t)lp_dtype_size(d->held);
+    int64_t step = (int64_t)lp_dtype_size(d->stored);
+    char *mem = d->stores ? memory(r, d->out, at) : NULL;
+    if (x != y && (d->exact || d->site) && (d->read || !mem || d->site))
+        memmove(y, x, (size_t)(n * size));
+    if (d->site) {
+        keep_at_random(r, d, at, n, y, mem);
+        return;
+    }
+    if (mem)
+        d->store(n, mem, step, x, size);
+    if (d->exact)
+        return;
+    if (!mem)
+        lp_pointwise_round(n, x, y, d->held, d->stored);
+    else if (d->read)
         d->load(n, y, size, mem, step);
 }
 
@@ -215,16 +240,10 @@ static void run_block(const Run *r, int64_t at, int64_t n)
         unsigned splat = 0;
         for (int i = 0; i < d->n_in; i++)
             x[i] = fetch(r, &d->arg[i], at, n, d->splat_ok, result, &splat, i);
-        char *mem = d->out < 0
-                        ? NULL
-                        : r->out[(int)d->out] +
-                              (at - r->origin) * p->out_size[(int)d->out];
-        char *y = d->direct ? mem : buffer(r, d->buf);
+        char *y = d->to >= 0 ? memory(r, d->to, at) : buffer(r, d->buf);
         if (d->loop)
             d->loop(n, y, x, splat, d->p);
-        else if (x[0] != y)
-            memmove(y, x[0], (size_t)n * lp_dtype_size(d->held));
-        keep(r, d, at, n, y, mem);
+        keep(r, d, at, n, d->loop ? y : x[0], y);
         result[k] = y;
     }
 }
@@ -356,6 +375,11 @@ static void resolve(const LpFusedReq *r, const LpFusedNode *f, LpPwNode *pw,
                      .in = in,
                      .out = &out};
     lp_pointwise_resolve(&q, pw);
+    bool narrows = lp_pointwise_of(f->op)->policy == LP_PW_CAST &&
+                   lp_is_half(out.dtype) && !in[0].is_imm &&
+                   lp_plain_type(in[0].dtype) == LP_F32;
+    if (narrows) /* in float32 until then, as what others make */
+        pw->in[0] = pw->out = LP_F32;
 }
 
 typedef struct Regs {
@@ -431,6 +455,32 @@ static bool chain_ok(const LpFusedReq *r, const Plan *p, int k,
     return !pw->divides;
 }
 
+/* Its result is one of its operands' values, which all are of its type. */
+static bool is_exact(const LpFusedNode *f, const LpDtype types[LP_PW_MAX_IN])
+{
+    bool exact = f->op->flags & LP_OPF_EXACT && !f->site;
+    for (int i = 0; i < f->n_in; i++)
+        exact &= f->in[i].from != LP_FUSED_IMM && types[i] == f->dtype;
+    return exact;
+}
+
+/* Node k, which is its operand at most rounded: does it lie where that does,
+ * which it is the last to read? The one before it then writes what memory k
+ * writes. */
+static bool takes_over(const LpFusedReq *r, Plan *p, Regs *g, int k)
+{
+    const LpFusedArg *f = &r->node[k].in[0];
+    Node *d = &p->node[k], *before = d - 1;
+    if (f->from != LP_FUSED_NODE || f->at != k - 1 || last_use(r, k - 1) != k ||
+        before->to >= 0)
+        return false;
+    before->to = d->to;
+    d->buf = before->buf;
+    if (d->to < 0)
+        g->busy_until[d->buf] = last_use(r, k);
+    return true;
+}
+
 static LpStatus plan_node(const LpFusedReq *r, Plan *p, Regs *g, int k,
                           LpErr *e)
 {
@@ -451,12 +501,15 @@ static LpStatus plan_node(const LpFusedReq *r, Plan *p, Regs *g, int k,
     d->site = f->site;
     for (int i = 0; i < pw.n_in; i++)
         plan_arg(r, p, g, k, i, &pw, types);
-    d->direct = f->out >= 0 && d->held == d->stored;
-    if (!d->direct)
+    d->to = (int8_t)(f->out >= 0 && d->held == d->stored ? f->out : -1);
+    d->stores = f->out >= 0 && d->to < 0;
+    d->exact = d->held == d->stored || is_exact(f, types);
+    bool over = !d->loop && takes_over(r, p, g, k);
+    if (!over && d->to < 0)
         d->buf = (int16_t)take_buf(g, k, last_use(r, k));
     d->read = last_use(r, k) > k;
     d->load = lp_convert_loop(d->stored, d->held);
-    if (f->out >= 0 && !d->direct)
+    if (d->stores)
         d->store = lp_convert_loop(d->held, d->stored);
     return LP_OK;
 }

@@ -94,7 +94,9 @@ void lp_pointwise_resolve(const LpKernelReq *r, LpPwNode *n);
 /* An immediate as one element of loop type `t`. */
 void lp_pointwise_number(const LpPwNode *n, LpScalar s, LpDtype t, void *one);
 
-/* Rounds n values held as loop type `held` to the values that `stored` has. */
-void lp_pointwise_round(int64_t n, void *x, LpDtype held, LpDtype stored);
+/* x = the n values at `from`, which may be x, held as loop type `held`, rounded
+ * to those that `stored`, another type, has. */
+void lp_pointwise_round(int64_t n, const void *from, void *x, LpDtype held,
+                        LpDtype stored);
 
 #endif

@@ -151,7 +151,8 @@ void lp_pointwise_number(const LpPwNode *n, LpScalar s, LpDtype t, void *one)
     lp_convert_loop(n->number, t)(1, one, 0, &rounded, 0);
 }
 
-void lp_pointwise_round(int64_t n, void *x, LpDtype held, LpDtype stored)
+void lp_pointwise_round(int64_t n, const void *from, void *x, LpDtype held,
+                        LpDtype stored)
 {
     enum { STEP = 512 };
     double buf[STEP];
@@ -163,7 +164,7 @@ void lp_pointwise_round(int64_t n, void *x, LpDtype held, LpDtype stored)
     LpConvert up = lp_convert_loop(stored, held);
     for (int64_t i = 0; i < n; i += STEP) {
         int64_t m = n - i < STEP ? n - i : STEP;
-        down(m, buf, narrow, (char *)x + i * size, size);
+        down(m, buf, narrow, (const char *)from + i * size, size);
         up(m, (char *)x + i * size, size, buf, narrow);
     }
 }

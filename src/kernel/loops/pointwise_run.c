@@ -301,7 +301,7 @@ static LpStatus run_block(const Run *r, const Cursor *c, int64_t at, int64_t n,
     for (int i = 0; i < p->n_in; i++) {
         x[i] = fetch(r, i, c, at, n, one_row, b, &splat);
         if (lp_pw_has(p->narrows, i)) /* converted, so in its buffer */
-            lp_pointwise_round(lp_pw_has(splat, i) ? 1 : n, b->in[i],
+            lp_pointwise_round(lp_pw_has(splat, i) ? 1 : n, b->in[i], b->in[i],
                                lp_plain_type((LpDtype)p->narrow),
                                (LpDtype)p->narrow);
     }

@@ -5,7 +5,7 @@
 static void F(narrow)(const Norm *s, int64_t n, T *x)
 {
     if (s->half)
-        lp_pointwise_round(n, x, sizeof(T) == 4 ? LP_F32 : LP_F64, LP_F16);
+        lp_pointwise_round(n, x, x, sizeof(T) == 4 ? LP_F32 : LP_F64, LP_F16);
 }
 
 /* The mean square of differences from `from` as the variance. */
