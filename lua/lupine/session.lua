@@ -67,10 +67,20 @@ local function report_of(plan, system, spec)
   return report.Report(plan, nil, { system = system, spelling = spec.spelling })
 end
 
+-- The program of a step, and the plan of another one, which stands for it.
+local function lower_planned(step, compile, spec)
+  step:complete(compile)
+  local plan = explained(spec.planned, compile.system, spec, core.plan, compile.system)
+  return core.lower(step, { host = compile.host }), report_of(plan, compile.system, spec)
+end
+
 -- What makes the program of a traced step and what the simulated system says of it.
 local function compiler(spec)
   return function(step, compile)
     faults.compiling()
+    if spec.planned then
+      return lower_planned(step, compile, spec)
+    end
     local plan, program = explained(step, compile.system, spec, core.compile, compile)
     return program, report_of(plan, compile.system, spec)
   end
@@ -185,7 +195,8 @@ end
 --- ({size, orthogonal}), system (options of lupine.report.simulate), host (of
 --- step:compile), calls (functions that host calls name, by ID: of a list of
 --- tensors, to a list), progress (called with each part of compiling that is
---- done), smaller (the step of smaller micro-batches: plan/remedies.lua), spelling (of options, for
+--- done), planned (a complete step that the simulated system sees in place of this one), smaller
+--- (the step of smaller micro-batches: plan/remedies.lua), spelling (of options, for
 --- reports: plan/variants.lua), seed, place
 --- (report -> the lupine.Device that it runs on, nil: none, before memory is made), cache
 --- (of compiled steps: session/cache.lua). Modes are those of core.output_modes.
@@ -482,7 +493,7 @@ function M.open(step, spec)
     if not spec.executable then
       M.complete(step, spec)
     end
-    caught(step, spec)
+    caught(spec.planned or step, spec)
   end
   return Session(step, spec)
 end

@@ -14,7 +14,7 @@ M.ADVICE = {
   device_iterations = "DataFlow's batchesPerStep",
   processes = "spread the replicas over processes, SessionOptions.globalReplicationFactor",
   round_ipus = "place it on another number of IPUs",
-  batch_serialization = "batches of a session are computed whole",
+  batch_serialization = "SessionOptions.batchSerializationSettings.factor",
   io_tiles = "SessionOptions.numIOTiles",
   streaming_memory = "SessionOptions.weightTensorLocationSettings, "
     .. "optimizerStateTensorLocationSettings",

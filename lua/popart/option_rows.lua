@@ -167,7 +167,8 @@ local rows = {
     of = enums.ExecutionPhaseSchedule, poptorch = PLACED, no_effect = NEUTRAL },
   -- batches in parts
   { "batchSerializationSettings.factor", "i", 0, "Parts of a batch.", min = 0,
-    poptorch = "read", no_effect = "batches are computed whole: the values are the same" },
+    poptorch = "read", effect = "In phases: so many parts pass each, with one load of its "
+      .. "weights. Values are those of whole batches." },
   { "batchSerializationSettings.concatOnVirtualGraphChange", "b", true, "Joins parts between IPUs.",
     poptorch = SERIAL },
   { "batchSerializationSettings.concatOnExecutionPhaseChange", "b", true,

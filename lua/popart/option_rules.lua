@@ -327,6 +327,20 @@ local function is_phased(opts)
   return opts.virtualGraphMode == Mode.ExecutionPhases and opts.executionPhaseSettings.phases > 1
 end
 
+--- Why parts of a batch (batchSerializationSettings) are not simulated; nil: they are, if
+--- the model can be had with fewer rows.
+---@param opts popart.SessionOptions
+---@return string?
+function M.whole(opts)
+  if opts.batchSerializationSettings.factor < 2 then
+    return "a batch has one part"
+  elseif not is_phased(opts) then
+    return "parts pass phases, and there are none"
+  end
+  return opts.activationTensorLocationSettings.location.storage.name == "OnChip"
+    and "what parts hand to the next phase waits off the chip, and activations stay on it" or nil
+end
+
 -- Why no phase moves tensors of a kind ahead of another one; false: one may.
 local function unscheduled(kind)
   return function(opts)
@@ -380,6 +394,9 @@ local WAITS = {
   ["executionPhaseSettings.weightIOSchedule"] = unscheduled("weight"),
   ["executionPhaseSettings.activationIOSchedule"] = unscheduled("activation"),
   ["executionPhaseSettings.accumulatorIOSchedule"] = unscheduled("accumulator"),
+  ["batchSerializationSettings.factor"] = function(opts, program)
+    return M.whole(opts) or program.whole
+  end,
   constantWeights = function(_, program)
     return program.training and "a training session's weights can be written always"
   end,

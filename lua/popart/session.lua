@@ -103,22 +103,13 @@ local function arguments(where, names, ...)
   return out
 end
 
--- The names of the model's that anchors are of.
-local function bases(flow)
-  local out = {}
-  for i, id in ipairs(flow:anchors()) do
-    out[i] = settings.base_of(id)
-  end
-  return out
-end
-
 local function is_integer(s, id)
   local type = s.traced.types[id]
   return type ~= nil and not type.dtype.is_floating_point
 end
 
 local function check_anchors(s, scope)
-  local of = bases(s.flow)
+  local of = settings.bases(s.flow)
   for i, id in ipairs(s.flow:anchors()) do
     local base = of[i]
     errors.check(base == id or s.training, "popart_exception", "Anchor tensor `%s' not in Ir "
@@ -133,16 +124,6 @@ local function check_anchors(s, scope)
   end
   pruning.check(s, of)
   s.needed = pruning.needed(s, of)
-end
-
--- The names of the model's that the program must know: anchors', and tensors whose
--- gradients are tracked.
-local function wanted(s)
-  local list, scaling = bases(s.flow), settings.scaling(s)
-  for _, name in ipairs(scaling and scaling.names or {}) do
-    list[#list + 1] = name
-  end
-  return list
 end
 
 local function check_tracked(s, scope)
@@ -169,8 +150,7 @@ local function build(s, given)
     return s.measured
   end
   s.where, s.marks = placement.of(s, s.device.numIpus // s.replicas), annotations.of(s)
-  s.traced = traced.trace(s.model, { loss = given.loss, anchors = wanted(s),
-    groups = s.groups, where = s.where, marks = s.marks, replicas = s.replicas })
+  s.traced = traced.trace(s.model, settings.traces(s))
   check_anchors(s, s.traced.scope)
   check_tracked(s, s.traced.scope)
 end

@@ -165,6 +165,30 @@ function M.has_state(s, id)
   return false
 end
 
+--- The names of the model's that anchors are of.
+---@param flow popart.DataFlow
+---@return string[]
+function M.bases(flow)
+  local out = {}
+  for i, id in ipairs(flow:anchors()) do
+    out[i] = M.base_of(id)
+  end
+  return out
+end
+
+--- What popart.traced takes beside the model. The program must know the names of anchors
+--- and of tensors whose gradients are tracked.
+---@param s table
+---@return table
+function M.traces(s)
+  local names, scaling = M.bases(s.flow), M.scaling(s)
+  for _, name in ipairs(scaling and scaling.names or {}) do
+    names[#names + 1] = name
+  end
+  return { loss = s.training and s.loss or nil, anchors = names, groups = s.groups,
+    where = s.where, marks = s.marks, replicas = s.replicas }
+end
+
 --- A weight of the host gets new values.
 ---@param t torch.Tensor
 ---@param values torch.Tensor

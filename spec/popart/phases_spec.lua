@@ -99,6 +99,94 @@ describe("phases of a session", function()
     assert.same({ BYTES, BYTES, BYTES, BYTES, BYTES, BYTES, 0 }, of(Schedule.OnDemand))
   end)
 
+  it("are passed by parts of a batch one after another", function()
+    local function of(factor, more)
+      local settings = popart.SessionOptions().batchSerializationSettings
+      settings.factor = factor
+      local options = { batchSerializationSettings = settings,
+        weightTensorLocationSettings = off_chip(), activationTensorLocationSettings = off_chip() }
+      for name, value in pairs(more or {}) do
+        options[name] = value
+      end
+      local got, r = train({ options = options })
+      equal(want, got)
+      return r
+    end
+    local whole, parts = of(0), of(4)
+    assert.same({ 1, 1, 4, 4 }, { whole.micro_batches, whole.together, parts.micro_batches,
+      parts.together })
+    assert.same({ whole.samples, whole.loops }, { parts.samples, parts.loops })
+    -- what a batch streams: weights once, activations of three stages whole in both; parts hand
+    -- theirs on off the chip, too, and so do gradients
+    local function streamed(r, from)
+      local sum = 0
+      for i, row in ipairs(r.schedule) do
+        for _, e in ipairs(row.kind == "phase" and i >= from and row.entries or {}) do
+          sum = sum + (e.kind == "load" and e.bytes or 0)
+        end
+      end
+      return sum
+    end
+    local batch = ROWS * SIDE * 4
+    assert.equal(6 * BYTES + 2 * 2 * batch, streamed(whole, 1))
+    assert.equal(6 * BYTES + 3 * 2 * batch + 2 * 3 * batch, streamed(parts, 1))
+    assert.equal(4 * BYTES + 3 * 2 * batch, parts.memory[0].off_chip)
+    assert.equal(4 * BYTES + 2 * 2 * batch, whole.memory[0].off_chip)
+
+    local function why(factor, more)
+      for _, text in ipairs(of(factor, more).no_effect) do
+        if text:find("^SessionOptions.batchSerializationSettings.factor") then
+          return text:match(": (.*)")
+        end
+      end
+      return nil
+    end
+    assert.is_nil(why(2))
+    assert.equal("a batch has one part", why(1))
+    assert.equal("the batch of 'x' has no 3 equal parts", why(3))
+    assert.equal("what parts hand to the next phase waits off the chip, and activations stay on it",
+      why(2, { activationTensorLocationSettings = popart.TensorLocationSettings() }))
+  end)
+
+  it("are passed by parts where the model can be had with fewer rows, in inference too", function()
+    local function infer(rows, factor)
+      local b, o = popart.Builder(), popart.SessionOptions()
+      local h = b:addInputTensor("FLOAT", { ROWS, SIDE }, "x")
+      for i = 1, 2 do
+        local _ <close> = b:executionPhase(i - 1)
+        h = b.aiOnnx:matmul({ h, b:addInitializedInputTensor(torch.eye(SIDE)) })
+        h = b.aiOnnx:reshape({ h, b.aiOnnx:constant(torch.tensor({ rows, SIDE })) })
+      end
+      o.executionPhaseSettings.phases, o.executionPhaseSettings.stages = 2, 1
+      o.virtualGraphMode = popart.VirtualGraphMode.ExecutionPhases
+      o.batchSerializationSettings.factor = factor
+      o.activationTensorLocationSettings = off_chip()
+      local given = { fnModel = b:getModelProto(), dataFlow = popart.DataFlow(BATCHES, { h }),
+        deviceInfo = helper.device(), userOptions = o }
+      local s = popart.InferenceSession(given)
+      s:prepareDevice()
+      local x = torch.cos(torch.arange(BATCHES * ROWS * SIDE)):reshape(BATCHES * ROWS, SIDE)
+      assert.is_true(torch.equal(x, helper.run(s, { x = x })[h]:reshape(BATCHES * ROWS, SIDE)))
+      return s, given
+    end
+    local s, given = infer(-1, 2)
+    local report = s:getReport()
+    assert.same({ 2 * BATCHES, 2 }, { report.micro_batches, report.together })
+    assert.matches("an operator of the model has its number of rows as a constant",
+      table.concat(infer(ROWS, 2):getReport().no_effect, "\n"))
+    local path = os.tmpname()
+    given.deviceInfo = popart.DeviceManager():createOfflineIPUDevice({ numIPUs = 1 })
+    local offline = popart.InferenceSession(given)
+    offline:compileAndExport(path)
+    report = offline:getReport()
+    local again = popart.InferenceSession(given)
+    again:loadExecutableFromFile(path)
+    again:prepareDevice()
+    os.remove(path)
+    assert.equal(report.cycles, again:getReport().cycles)
+    assert.equal(report.micro_batches, again:getReport().micro_batches)
+  end)
+
   it("are told where the settings change nothing", function()
     local settings = { weightIOSchedule = Schedule.OnDemand }
     local _, r = train({ settings = settings })

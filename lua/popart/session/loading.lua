@@ -14,6 +14,7 @@ local lupine_session = require("lupine.session")
 local memory = require("popart.memory")
 local optimizers = require("popart.optimizers")
 local own = require("popart.session.own")
+local parts = require("popart.parts")
 local reports = require("lupine.session.reports")
 local settings = require("popart.session_settings")
 
@@ -68,6 +69,7 @@ local function open(s, tell)
   function spec.place()
     return s.load and device_info.lend(s.device) or nil
   end
+  parts.plan(s, spec)
   spec.cache = executables.cache(s)
   executables.mark(s)
   if s.executable then
