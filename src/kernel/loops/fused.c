@@ -102,7 +102,7 @@ static int64_t place(const Plan *p, const Ext *x, int64_t at, int64_t *ix)
     return off;
 }
 
-/* Of `rows` rows of n bytes at `to` the first is there: so are they all. */
+/* Of `rows` rows of n bytes at `to` the first is there: so then are all. */
 static void repeat(char *to, size_t n, int64_t rows)
 {
     size_t all = n * (size_t)rows;
@@ -111,7 +111,7 @@ static void repeat(char *to, size_t n, int64_t rows)
 }
 
 /* n elements of a strided external from element `at` on. Rows that are one and
- * the same, as a block of channels at every place of an image, are read once. */
+ * the same, as a block of channels at all places of an image, are read once. */
 static void gather(const Plan *p, const Ext *x, const char *base, int64_t at,
                    int64_t n, LpConvert load, char *dst, int size)
 {

@@ -10,7 +10,8 @@
  *
  * float32 (bfloat16 where the CPU has it) runs in the library, in layouts of
  * its choice; operands are reordered from their strides and the result back.
- * Of wide depthwise windows the gradient is depthwise.h's.
+ * Of wide depthwise windows the gradient is depthwise.h's, and where the
+ * library has not got Winograd's algorithm it is winograd.h's.
  * float16 goes through float32 by the plain frame. float64, and windows the
  * library does not take, run the direct loops of convref.c in float64. */
 #include <string.h>
@@ -22,19 +23,23 @@
 #include "src/kernel/nn/conv_sides.h"
 #include "src/kernel/nn/convref.h"
 #include "src/kernel/nn/depthwise.h"
+#include "src/kernel/nn/winograd.h"
 #include "src/kernel/plain.h"
 #include "src/kernel/product/packed.h"
 #include "src/kernel/state.h"
 
 typedef struct Conv {
     LpDnnPrim *prim, *reorder[LP_CONV_SIDES]; /* NULL: used as it is */
-    LpDepthwise *own;                         /* in place of prim */
-    LpDnnLayout *lies;                        /* of own: a layout a side */
+    LpDepthwise *depthwise;                   /* in place of prim, */
+    LpWinograd *winograd;                     /* or this, */
+    LpDnnLayout *lies;                        /* which have a layout a side */
     LpDnnPass pass;
     int threads;
     uint8_t role[LP_CONV_SIDES]; /* side of operand 0, operand 1, the result */
     size_t off[LP_CONV_SIDES];   /* of reordered copies */
     size_t scratch;              /* offset of the library's scratch */
+    size_t windows;              /* of Winograd's, unless they are packed */
+    bool packed;
     size_t work;
     int64_t parts;              /* of the batch, one after the other */
     size_t step[LP_CONV_SIDES]; /* from one part of an operand to the next */
@@ -46,7 +51,8 @@ static void conv_free(void *state)
 {
     Conv *c = state;
     lp_dnn_free(c->prim);
-    lp_free(c->own);
+    lp_free(c->depthwise);
+    lp_free(c->winograd);
     lp_free(c->lies);
     for (int i = 0; i < LP_CONV_SIDES; i++)
         lp_dnn_free(c->reorder[i]);
@@ -57,7 +63,7 @@ static void conv_free(void *state)
 static const LpDnnLayout *layout_of(const Conv *c, int side)
 {
     static const LpDnnArg arg[] = {LP_DNN_SRC, LP_DNN_WEIGHTS, LP_DNN_DST};
-    return c->own ? &c->lies[side] : lp_dnn_layout(c->prim, arg[side]);
+    return c->lies ? &c->lies[side] : lp_dnn_layout(c->prim, arg[side]);
 }
 
 static LpStatus add_reorder(Conv *c, int side, const LpDnnLayout *user,
@@ -78,7 +84,9 @@ static LpStatus add_reorder(Conv *c, int side, const LpDnnLayout *user,
  * up to 1.5 below them; 32 tiles give 1.0 to 1.2 forward and for the input's
  * gradient, 0.7 to 0.85 for the weights'. 32 channels to 32 want more tiles.
  * It works on blocks: one side that has none is reordered either way.
- * Its errors are about 1e-5 of the largest result. */
+ * Its errors are about 1e-5 of the largest result. Ours (winograd.h) takes
+ * 0.3 to 0.6 of the direct one's time from these sizes on; windows that are
+ * transformed in each call want that many tiles, too. */
 static bool winograd_pays(LpDnnPass pass, const LpConvGeom *g, LpDtype t,
                           const LpDesc *const side[LP_CONV_SIDES])
 {
@@ -161,17 +169,16 @@ static LpStatus choose(Conv *c, const LpConvGeom *g,
     }
 }
 
-/* The gradient that depthwise.h makes: from blocks to plain rows. */
-static LpStatus build_own(Conv *c, const LpConvGeom *g, const LpDepthwise *d,
-                          const LpDesc *const side[LP_CONV_SIDES],
-                          LpDnnLayout user[LP_CONV_SIDES], LpErr *e)
+/* Operands as our own kernels take them: images in blocks, windows in plain
+ * rows. */
+static LpStatus describe_own(Conv *c, const LpConvGeom *g, int block,
+                             const LpDesc *const side[LP_CONV_SIDES],
+                             LpDnnLayout user[LP_CONV_SIDES], LpErr *e)
 {
     LpDnnConv ignored;
     LP_TRY(describe(c, g, side, false, &ignored, user, e));
-    c->own = lp_calloc(1, sizeof *d);
     c->lies = lp_calloc(LP_CONV_SIDES, sizeof *c->lies);
-    LP_FAIL_IF(!c->own || !c->lies, e, LP_E_MEMORY, "out of memory");
-    *c->own = *d;
+    LP_FAIL_IF(!c->lies, e, LP_E_MEMORY, "out of memory");
     for (int i = 0; i < LP_CONV_SIDES; i++) {
         int64_t shape[6], strides[6];
         int n =
@@ -179,9 +186,45 @@ static LpStatus build_own(Conv *c, const LpConvGeom *g, const LpDepthwise *d,
         if (i == LP_CONV_W)
             LP_TRY(lp_dnn_plain(LP_F32, n, shape, NULL, &c->lies[i], e));
         else
-            LP_TRY(lp_dnn_blocked(LP_F32, n, shape, d->block, &c->lies[i], e));
+            LP_TRY(lp_dnn_blocked(LP_F32, n, shape, block, &c->lies[i], e));
     }
     return LP_OK;
+}
+
+/* A copy that c owns. */
+static void *kept(const void *from, size_t bytes, LpErr *e)
+{
+    void *to = lp_alloc(bytes);
+    if (to)
+        memcpy(to, from, bytes);
+    else
+        lp_no_memory(e);
+    return to;
+}
+
+/* What runs: our own kernels where they are quicker, else the library. */
+static LpStatus choose_any(Conv *c, const LpConvGeom *g,
+                           const LpDesc *const side[LP_CONV_SIDES],
+                           const LpKernelReq *r,
+                           LpDnnLayout user[LP_CONV_SIDES], LpErr *e)
+{
+    LpDepthwise d;
+    LpWinograd w;
+    if (c->pass == LP_DNN_BACKWARD_WEIGHTS &&
+        side[LP_CONV_DST]->dtype == LP_F32 && lp_depthwise_takes(g, &d)) {
+        c->depthwise = kept(&d, sizeof d, e);
+        return c->depthwise ? describe_own(c, g, d.block, side, user, e)
+                            : e->code;
+    }
+    if (r->fast && c->pass != LP_DNN_BACKWARD_WEIGHTS &&
+        winograd_pays(c->pass, g, side[LP_CONV_DST]->dtype, side) &&
+        lp_winograd_takes(g, c->pass == LP_DNN_BACKWARD_DATA, &w)) {
+        c->winograd = kept(&w, sizeof w, e);
+        return c->winograd
+                   ? describe_own(c, g, LP_WINOGRAD_BLOCK, side, user, e)
+                   : e->code;
+    }
+    return choose(c, g, side, r, user, e);
 }
 
 static LpStatus build(Conv *c, const LpConvGeom *g,
@@ -189,21 +232,21 @@ static LpStatus build(Conv *c, const LpConvGeom *g,
                       const LpKernelReq *r, LpErr *e)
 {
     LpDnnLayout user[LP_CONV_SIDES];
-    LpDepthwise d;
     c->threads = r->threads;
-    if (c->pass == LP_DNN_BACKWARD_WEIGHTS &&
-        side[LP_CONV_DST]->dtype == LP_F32 && lp_depthwise_takes(g, &d))
-        LP_TRY(build_own(c, g, &d, side, user, e));
-    else
-        LP_TRY(choose(c, g, side, r, user, e));
+    LP_TRY(choose_any(c, g, side, r, user, e));
     for (int i = 0; i < LP_CONV_SIDES; i++)
         LP_TRY(add_reorder(c, i, &user[i], i == c->role[2], r->threads, e));
     c->scratch = c->work;
-    size_t inner = c->prim ? lp_dnn_work_bytes(c->prim) : 0;
+    size_t inner = c->prim       ? lp_dnn_work_bytes(c->prim)
+                   : c->winograd ? lp_winograd_work_bytes(c->winograd)
+                                 : 0;
     for (int i = 0; i < LP_CONV_SIDES; i++)
         if (c->reorder[i] && lp_dnn_work_bytes(c->reorder[i]) > inner)
             inner = lp_dnn_work_bytes(c->reorder[i]);
-    c->work += inner;
+    c->work += (inner + 63) / 64 * 64;
+    c->windows = c->work;
+    if (c->winograd)
+        c->work += lp_winograd_window_bytes(c->winograd);
     return LP_OK;
 }
 
@@ -212,6 +255,19 @@ static LpStatus run_reorder(const Conv *c, int side, void *from, void *to,
 {
     void *args[LP_DNN_N_ARGS] = {[LP_DNN_SRC] = from, [LP_DNN_DST] = to};
     return lp_dnn_run(c->reorder[side], args, scratch, e);
+}
+
+/* Windows are transformed once for all parts. */
+static void run_winograd(const Conv *c, int64_t part,
+                         void *const own[LP_CONV_SIDES], char *w)
+{
+    bool forward = c->pass == LP_DNN_FORWARD;
+    void *u = c->packed ? own[LP_CONV_W] : w + c->windows;
+    if (!c->packed && part == 0)
+        lp_winograd_windows(c->winograd, c->threads, own[LP_CONV_W], u);
+    lp_winograd_run(c->winograd, c->threads,
+                    own[forward ? LP_CONV_SRC : LP_CONV_DST], u,
+                    own[forward ? LP_CONV_DST : LP_CONV_SRC], w + c->scratch);
 }
 
 static LpStatus run_part(const Conv *c, int64_t part,
@@ -228,9 +284,11 @@ static LpStatus run_part(const Conv *c, int64_t part,
     void *args[LP_DNN_N_ARGS] = {[LP_DNN_SRC] = own[LP_CONV_SRC],
                                  [LP_DNN_WEIGHTS] = own[LP_CONV_W],
                                  [LP_DNN_DST] = own[LP_CONV_DST]};
-    if (c->own)
-        lp_depthwise_run(c->own, c->threads, own[LP_CONV_SRC], own[LP_CONV_DST],
-                         own[LP_CONV_W]);
+    if (c->depthwise)
+        lp_depthwise_run(c->depthwise, c->threads, own[LP_CONV_SRC],
+                         own[LP_CONV_DST], own[LP_CONV_W]);
+    else if (c->winograd)
+        run_winograd(c, part, own, w);
     else
         LP_TRY(lp_dnn_run(c->prim, args, w + c->scratch, e));
     int r = c->role[2];
@@ -467,12 +525,38 @@ LpStatus lp_conv_layout(const LpKernelReq *r, bool gradient, LpConvLayout *h,
     return LP_OK;
 }
 
+LP_KERNEL_RUN(run_windows)
+{
+    (void)work, (void)rc, (void)e;
+    lp_winograd_windows(k->state, k->threads, in[0], out[0]);
+    return LP_OK;
+}
+
+static bool take_windows(Conv *c, LpKernel *conv, LpKernel *pack, size_t *bytes)
+{
+    LpErr probe = {0};
+    if (c->reorder[LP_CONV_W] ||
+        lp_kernel_state("a convolution's windows", sizeof *c->winograd,
+                        run_windows, pack, &probe) != LP_OK)
+        return false;
+    memcpy(pack->state, c->winograd, sizeof *c->winograd);
+    pack->threads = conv->threads;
+    *bytes = lp_winograd_window_bytes(c->winograd);
+    conv->work_bytes = c->work = c->windows;
+    c->packed = true;
+    return true;
+}
+
 bool lp_conv_take_packing(LpKernel *conv, LpKernel *pack, size_t *bytes)
 {
     if (conv->run != direct_run)
         return false;
     Conv *c = conv->state;
-    if (c->empty || c->role[1] != LP_CONV_W || !c->reorder[LP_CONV_W])
+    if (c->empty || c->role[1] != LP_CONV_W)
+        return false;
+    if (c->winograd)
+        return take_windows(c, conv, pack, bytes);
+    if (!c->reorder[LP_CONV_W])
         return false;
     *bytes = lp_dnn_layout(c->prim, LP_DNN_WEIGHTS)->bytes;
     lp_reorder_kernel(c->reorder[LP_CONV_W], pack);
