@@ -23,7 +23,12 @@ LpStatus lp_trace_new(LpTrace **out, LpErr *e)
         return lp_fail(e, LP_E_MEMORY, "out of memory");
     }
     tr->serial = ++n_traces;
-    tr->origin = (LpOrigin){"", "", "", 0, 0, 0, -1, false, false, "", ""};
+    tr->origin = (LpOrigin){.block = "",
+                            .scope = "",
+                            .file = "",
+                            .phase = -1,
+                            .multi_conv = "",
+                            .outline = ""};
     *out = tr;
     return LP_OK;
 }

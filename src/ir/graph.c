@@ -143,7 +143,8 @@ LpOriginId lp_graph_origin(LpGraph *g, const LpOrigin *o, LpErr *e)
         return 0;
     size_t back = g->n_origin > 16 ? g->n_origin - 16 : 1;
     for (size_t i = g->n_origin; i-- > back;)
-        if (lp_origin_same(&g->origin[i], &c))
+        if (g->origin[i].entered == c.entered &&
+            lp_origin_same(&g->origin[i], &c))
             return (LpOriginId)i;
     if (!LP_GROW(g->origin, g->cap_origin, g->n_origin))
         return no_memory(e);

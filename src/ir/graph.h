@@ -32,6 +32,9 @@ typedef struct LpOrigin {
     const char *multi_conv;
     /* equal work is one piece of code on the device only if this is the same */
     const char *outline;
+    /* scopes that were entered or left before it: tells calls of a line apart
+     * between which a module was called; not part of the text */
+    int32_t entered;
 } LpOrigin;
 
 typedef struct LpGraphNode {

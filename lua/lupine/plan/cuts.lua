@@ -5,7 +5,7 @@
 --- A cut stands where a module is called that is called once, as a block of a module
 --- does (poptorch.BeginBlock). What stands before the first cut is on
 --- IPU 0, what follows cut k on IPU k; backward operators are with the forward ones that
---- they come from, by module and line. The figures are those of the model with such blocks,
+--- they come from, by module, line and what was called before. The figures are those of the model with such blocks,
 --- but where rewriting joined operators over a place that is a cut there (a max pool and
 --- the ReLU before it, products of a vector with one matrix after another).
 ---
@@ -87,8 +87,11 @@ local function find_boundaries(self, forward)
   end
 end
 
-local function key_of(node)
-  return ("%s\0%s\0%d"):format(node.scope, node.file, node.line)
+-- What an operator has in common with the backward ones that come from it, and with no
+-- operator before or behind a place where a cut can be.
+local function key_of(self, node)
+  return ("%s\0%s\0%d\0%d"):format(node.scope, node.file, node.line,
+    self._entered[node.node + 1])
 end
 
 -- Cycles of the units: what stands between two places where a cut can be, forward and
@@ -101,14 +104,14 @@ local function find_costs(self, nodes, forward)
     end
     self._unit[node.node] = unit
     self._forward[unit] = (self._forward[unit] or 0) + node.cycles
-    local key = key_of(node)
+    local key = key_of(self, node)
     self._units_of[key] = self._units_of[key] or {}
     self._units_of[key][unit] = true
     first[key] = first[key] or unit
   end
   for _, node in ipairs(nodes) do
     if node.backward then
-      local at = first[key_of(node)] or 0
+      local at = first[key_of(self, node)] or 0
       self._backward[at] = (self._backward[at] or 0) + node.cycles
     end
   end
@@ -122,6 +125,7 @@ function Cuts:init(step, system)
   variants.pipeline(self.system)
   self.names, self._at, self._unit, self._units_of = {}, {}, {}, {}
   self._forward, self._backward, self._seen, self.tried = {}, {}, {}, 0
+  self._entered = step:entered()
   local nodes, forward = {}, {}
   for _, node in ipairs(core.plan(step, self.system, { places = self:_alone() }):nodes()) do
     if not node.update then
@@ -172,7 +176,7 @@ function Cuts:placement(cuts)
     end
   end
   for i, node in ipairs(self._nodes) do
-    list[i] = node.backward and (by_key[key_of(node)] or nowhere)
+    list[i] = node.backward and (by_key[key_of(self, node)] or nowhere)
       or places[stage_of[self._unit[node.node]]]
   end
   return { nodes = list }

@@ -66,6 +66,24 @@ function Gpt:forward(tokens)
   return self.head(x):flatten(0, 1)
 end
 
+-- Layers that are called within a line, behind other operators of it.
+local Sums = nn.Module:extend("Sums")
+
+function Sums:init(layers, n)
+  self.layers, self.weights = nn.ModuleList(), nn.ParameterList()
+  for _ = 1, layers do
+    self.layers:append(nn.Linear(n, n))
+    self.weights:append(nn.Parameter(torch.randn(n, n) * 0.1))
+  end
+end
+
+function Sums:forward(x)
+  for i, layer in ipairs(self.layers) do
+    x = torch.matmul(x:sigmoid(), self.weights[i]):tanh() + F.silu(layer(F.gelu(x)))
+  end
+  return x
+end
+
 local MODELS = {
   mlp = function()
     return nn.Sequential(nn.Linear(20, 300), nn.ReLU(), nn.Linear(300, 900), nn.Tanh(),
@@ -76,6 +94,10 @@ local MODELS = {
     return nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AvgPool2d(2), Residual(8), Residual(8),
       nn.Conv2d(8, 16, 3), Residual(16), nn.Flatten(), nn.Linear(16 * 25, 10)),
       torch.randn(ACCUMULATION, 3, 16, 16), torch.randint(0, 10, { ACCUMULATION })
+  end,
+  sums = function()
+    return Sums(7, 40), torch.randn(ACCUMULATION * 2, 40),
+      torch.randint(0, 10, { ACCUMULATION * 2 })
   end,
   gpt = function()
     return Gpt(5, 32), torch.randint(0, 50, { ACCUMULATION, 12 }),
@@ -139,7 +161,7 @@ describe("cuts", function()
     it("of the model " .. kind .. " cost what blocks cost that start there", function()
       local executor = compiled(kind, {})
       local all = cuts_of(executor)
-      local n = kind == "mlp" and 6 or 18
+      local n = (kind == "mlp" or kind == "sums") and 6 or 18
       assert.is_true(#all.names >= n, #all.names .. " places")
       torch.manual_seed(5)
       for stages = 2, 4 do

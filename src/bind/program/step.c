@@ -104,6 +104,19 @@ static int step_places(lua_State *L)
     return 1;
 }
 
+/* step:entered() -> {n, …}: of each node of the micro graph how many scopes its
+ * place was behind, entered or left; all 0 in a step that was read from text */
+static int step_entered(lua_State *L)
+{
+    const LpGraph *g = lp_check_step(L)->micro;
+    lua_createtable(L, (int)g->n_node, 0);
+    for (LpNodeId i = 0; i < g->n_node; i++) {
+        lua_pushinteger(L, g->origin[g->node[i].origin].entered);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    return 1;
+}
+
 /* step:overlaps() -> {input = {accumulation, iterations}, output = {…}}: which
  * ways forward asks for of host I/O beside computing; an error where such marks
  * may not be. Of a step that is not complete. */
@@ -233,14 +246,21 @@ static int step_parse(lua_State *L)
     return 1;
 }
 
-static const luaL_Reg step_methods[] = {
-    {"vars", step_vars},          {"names", step_names},
-    {"add_var", step_add_var},    {"places", step_places},
-    {"loops", step_loops},        {"trains", step_trains},
-    {"overlaps", step_overlaps},  {"complete", lp_step_complete},
-    {"text", step_text},          {"graph", step_graph},
-    {"data", step_data},          {"bind", step_bind},
-    {"compile", lp_step_compile}, {NULL, NULL}};
+static const luaL_Reg step_methods[] = {{"vars", step_vars},
+                                        {"names", step_names},
+                                        {"add_var", step_add_var},
+                                        {"places", step_places},
+                                        {"entered", step_entered},
+                                        {"loops", step_loops},
+                                        {"trains", step_trains},
+                                        {"overlaps", step_overlaps},
+                                        {"complete", lp_step_complete},
+                                        {"text", step_text},
+                                        {"graph", step_graph},
+                                        {"data", step_data},
+                                        {"bind", step_bind},
+                                        {"compile", lp_step_compile},
+                                        {NULL, NULL}};
 
 void lp_bind_step(lua_State *L)
 {

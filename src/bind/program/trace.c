@@ -243,7 +243,7 @@ static int trace_origin(lua_State *L)
     LpOrigin o = *lp_trace_origin(tr);
     lua_getfield(L, 2, "block");
     o.block = luaL_optstring(L, -1, o.block);
-    lua_getfield(L, 2, "scope");
+    o.entered += lua_getfield(L, 2, "scope") != LUA_TNIL;
     o.scope = luaL_optstring(L, -1, o.scope);
     lua_getfield(L, 2, "multi_conv");
     o.multi_conv = luaL_optstring(L, -1, o.multi_conv);
