@@ -26,6 +26,7 @@ local variants = require("lupine.plan.variants")
 ---@field stages integer IPUs of a replica
 ---@field replicas integer
 ---@field accumulation integer micro-batches of a weight update
+---@field batch number samples of a weight update, 1: as many as in the script
 ---@field iterations integer? device iterations of a call, where more than the script's are needed
 ---@field cuts string[] modules that begin the stages from IPU 1 on
 ---@field equal boolean? whether an equal split by layers is no worse than these cuts
@@ -243,6 +244,7 @@ local function variant(s, stages, replicas, accumulation)
   local v = { ipus = stages * replicas, stages = stages, replicas = replicas,
     rows = 1 / s.factor, partials = products.partials, proportion = products.proportion,
     accumulation = s.trains and accumulation or 1,
+    batch = s.trains and accumulation * replicas / s.micro_batches or 1,
     iterations = not s.trains and accumulation > 1 and accumulation * s.iterations or nil,
     cuts = names_of(s, figures.cuts),
     equal = same or nil, recompute = settings.recompute, off_chip = settings.off_chip,
@@ -378,7 +380,7 @@ end
 
 -- ---- as text ----------------------------------------------------------------------------
 
-local HEAD = { "IPUs", "stages x replicas", "accumulation", "samples/s", "fullest tile",
+local HEAD = { "IPUs", "stages x replicas", "accumulation", "batch", "samples/s", "fullest tile",
   "recompute", "off chip", "products", "stages begin at" }
 
 local function products_of(v)
@@ -390,7 +392,8 @@ end
 local function cells(v)
   local begin = #v.cuts > 0 and table.concat(v.cuts, ", ") or "-"
   return { tostring(v.ipus), ("%d x %d"):format(v.stages, v.replicas), tostring(v.accumulation),
-    ("%.0f"):format(v.samples_per_second), ("%.0f %%"):format(100 * v.fullest), v.recompute,
+    v.batch ~= 1 and ("x %g"):format(v.batch) or "", ("%.0f"):format(v.samples_per_second),
+    ("%.0f %%"):format(100 * v.fullest), v.recompute,
     #v.off_chip > 0 and table.concat(v.off_chip, ", ") or "-", products_of(v),
     begin .. (v.equal and " (an equal split)" or "") }
 end
@@ -406,6 +409,12 @@ function Plan.__tostring(self)
       lines[#lines + 1] = "Too large for the tiles:"
     end
     lines[#lines + 1] = line
+  end
+  for _, v in ipairs(self.plans) do
+    if v.batch ~= 1 then
+      lines[#lines + 1] = "batch: times the samples that a weight update has in the script"
+      break
+    end
   end
   local first = self.plans[1]
   if first and #first.options > 0 then

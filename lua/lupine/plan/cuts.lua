@@ -5,9 +5,10 @@
 --- A cut stands where a module is called that is called once, as a block of a module
 --- does (poptorch.BeginBlock). What stands before the first cut is on
 --- IPU 0, what follows cut k on IPU k; backward operators are with the forward ones that
---- they come from, by module, line and what was called before. The figures are those of the model with such blocks,
---- but where rewriting joined operators over a place that is a cut there (a max pool and
---- the ReLU before it, products of a vector with one matrix after another).
+--- they come from, by module, line and what was called before. The figures are those of the
+--- model with such blocks, but where rewriting joined operators over a place that is a cut
+--- there (a max pool and the ReLU before it, products of a vector with one matrix after
+--- another).
 ---
 --- The search starts where the slowest stage by the operators' own cycles is as fast as
 --- can be, and at an equal split, and moves cuts while that helps: each by itself, then from

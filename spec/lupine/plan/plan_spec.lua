@@ -64,6 +64,7 @@ describe("a plan", function()
       assert.equal(math.max(16 // v.replicas + (16 % v.replicas > 0 and 1 or 0),
         2 * v.stages - 1), v.accumulation * v.rows)
       assert.is_true(v.fits and v.fullest < 1 and v.overflow == 0)
+      assert.equal(v.accumulation * v.rows * v.replicas / 16, v.batch)
       seen[v.stages .. " x " .. v.replicas] = true
       local next_one = plan.plans[i + 1]
       assert.is_true(not next_one or next_one.samples_per_second <= v.samples_per_second)
@@ -249,7 +250,11 @@ describe("a plan", function()
     local got = {}
     for _, v in ipairs(plan.plans) do
       got[#got + 1] = ("%d/%d x %d"):format(v.accumulation, v.stages, v.replicas)
+      assert.equal(v.accumulation * v.replicas / 8, v.batch)
     end
+    assert.matches("\n   4  4 x 1 +32  x 4  ", tostring(plan))
+    assert.matches("\nbatch: times the samples that a weight update has in the script\n",
+      tostring(plan))
     table.sort(got)
     assert.same({ "2/1 x 1", "2/1 x 4", "32/1 x 1", "32/1 x 4", "32/2 x 2", "32/4 x 1", "8/1 x 1",
       "8/1 x 4", "8/2 x 2", "8/4 x 1" }, got)
