@@ -219,7 +219,7 @@ local function options_of(s, v)
     { accumulation = v.accumulation })
   add(v.recompute ~= (s.system.recompute or "auto"), "recompute_" .. v.recompute)
   for _, kind in ipairs(v.off_chip) do
-    add(true, kind)
+    add(true, kind, { location = variants.place(class.copy(s.system), kind, false) })
   end
   add(v.partials, "partials")
   local proportions = {}

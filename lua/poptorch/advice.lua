@@ -4,6 +4,7 @@
 --- Source: PopTorch API reference, Options; user guide 4.4.
 local advice = require("lupine.base.advice")
 local errors = require("lupine.base.errors")
+local tables = require("lupine.base.tables")
 local variables = require("lupine.base.variables")
 
 local M = {}
@@ -42,9 +43,37 @@ M.ADVICE = {
   end,
 }
 
-local ON_CHIP = "options.TensorLocations:set%sLocation("
-  .. "poptorch.TensorLocationSettings():useOnChipStorage(true))"
-local OFF_CHIP = ON_CHIP:gsub("true", "false")
+-- What else a location says than where its tensors are: key, PopART's default, setter, and
+-- a key without which it says nothing.
+local ASIDE = {
+  { "min_off_chip", 2, "minElementsForOffChip", "off_chip" },
+  { "sharded", false, "useReplicatedTensorSharding" },
+  { "min_sharded", 8192, "minElementsForReplicatedTensorSharding", "sharded" },
+  { "io_load", false, "useIOTilesToLoad" },
+  { "io_store", false, "useIOTilesToStore" },
+}
+
+-- A kind of tensors with this location.
+local function located(kind, location)
+  local settings = ("poptorch.TensorLocationSettings():useOnChipStorage(%s)"):format(
+    location.on_chip)
+  local says = tables.with(location, { off_chip = not location.on_chip })
+  for _, row in ipairs(ASIDE) do
+    local key, default, setter, of = table.unpack(row)
+    local value = location[key]
+    if value ~= nil and value ~= default and (not of or says[of]) then
+      settings = ("%s:%s(%s)"):format(settings, setter, value)
+    end
+  end
+  return ("options.TensorLocations:set%sLocation(%s)"):format(kind:gsub("^%l", string.upper),
+    settings)
+end
+
+local function moved(kind)
+  return function(detail)
+    return located(kind, detail.location)
+  end
+end
 
 -- Modules that begin the stages from IPU 1 on.
 local function blocks(detail)
@@ -79,10 +108,10 @@ M.OPTIONS = {
   end,
   pipeline = "options:setExecutionStrategy(poptorch.PipelinedExecution(...))",
   recompute = 'options._Popart:set("autoRecomputation", 1)',
-  optimizer = OFF_CHIP:format("Optimizer"),
-  accumulator = OFF_CHIP:format("Accumulator"),
-  weight = OFF_CHIP:format("Weight"),
-  activation = OFF_CHIP:format("Activation"),
+  optimizer = moved("optimizer"),
+  accumulator = moved("accumulator"),
+  weight = moved("weight"),
+  activation = moved("activation"),
   micro_batch = "options.Training:gradientAccumulation({accumulation}) for the same batch",
   cuts = blocks,
   ipus = blocks,
@@ -96,7 +125,7 @@ M.OPTIONS = {
   on_chip = function(detail)
     local out = {}
     for i, kind in ipairs(detail.kinds) do
-      out[i] = ON_CHIP:format(kind:gsub("^%l", string.upper))
+      out[i] = located(kind, detail.locations[kind])
     end
     return table.concat(out, ", ")
   end,

@@ -14,14 +14,13 @@ local TRIES = 24
 local LEAST = 0.005
 
 local function on_chip(system)
-  local kinds = {}
+  local kinds, locations = {}, {}
   for _, kind in ipairs(variants.LOCATIONS) do
     if system[kind] and system[kind].on_chip == false then
-      variants.place(system, kind, true)
-      kinds[#kinds + 1] = kind
+      kinds[#kinds + 1], locations[kind] = kind, variants.place(system, kind, true)
     end
   end
-  return #kinds > 0 and { kinds = kinds } or nil
+  return #kinds > 0 and { kinds = kinds, locations = locations } or nil
 end
 
 local function io_tiles(system)

@@ -23,8 +23,7 @@ local function moved(kind)
     if there and there.on_chip == false then
       return nil
     end
-    variants.place(system, kind, false)
-    return {}
+    return { location = variants.place(system, kind, false) }
   end
 end
 

@@ -18,9 +18,11 @@ M.LOCATIONS = { "optimizer", "accumulator", "weight", "activation" }
 ---@param system table options of core.plan
 ---@param kind string
 ---@param on_chip boolean
+---@return table location of theirs
 function M.place(system, kind, on_chip)
   system[kind] = class.copy(system[kind] or {})
   system[kind].on_chip = on_chip
+  return system[kind]
 end
 
 --- A change to another proportion of memory: of all IPUs alike where options do not tell
