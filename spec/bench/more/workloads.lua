@@ -108,6 +108,8 @@ M.all = {
 }
 -- Two libraries drop elements at random, each in its own way.
 M.all.vit.tolerance = 0.6
+-- ten steps, of which the last losses are 0.14 from float64's, PyTorch's too
+M.all.mobilenet.tolerance = 0.2
 M.all.gan.tolerance = 0.03 -- ten steps of Adam: float32's losses are 0.01 from float64's
 M.all.resnet50.tolerance = 0.1 -- float32's gradients are 3 % from float64's, PyTorch's too
 
