@@ -379,10 +379,11 @@ typedef struct LpIpuMemory {
 } LpIpuMemory;
 
 /* What reports and messages call them, by the enumerations' values. */
-extern const char *const lp_row_names[], *const lp_act_names[],
-                                             *const lp_mem_names[],
-                                                 *const lp_ahead_names[],
-                                                     *const lp_location_names[];
+extern const char *const lp_row_names[];
+extern const char *const lp_act_names[];
+extern const char *const lp_mem_names[];
+extern const char *const lp_ahead_names[];
+extern const char *const lp_location_names[];
 
 /* ---- all of it ----------------------------------------------------------- */
 typedef struct LpIpuPlan {
