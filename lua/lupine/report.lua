@@ -67,6 +67,9 @@ function Report.__index(self, key)
   if later then
     self[key] = later[key]()
     return self[key]
+  elseif key == "schedule" and rawget(self, "plan") then
+    self.schedule = self.plan:schedule()
+    return self.schedule
   end
   local value = Report[key]
   if value == nil and type(key) == "string" and not key:find("^_") and not is_field(key) then
@@ -80,7 +83,9 @@ end
 function Report:stored()
   local s = stored_of[self]
   if not s then
-    return { figures = self.plan:report(), summary = summary.text(self) }
+    local figures = self.plan:report()
+    figures.schedule = self.schedule
+    return { figures = figures, summary = summary.text(self) }
   end
   local figures = class.copy(s.figures)
   figures.schedule = self.schedule

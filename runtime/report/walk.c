@@ -20,6 +20,7 @@ typedef struct LpReportNode {
 typedef struct Walk {
     const LpIpuPlan *p;
     const LpReportSink *sink;
+    LpWalkWhat what;
     LpOpTotal *op;
     size_t n_op;
     LpVertexTotals *vertices;
@@ -225,11 +226,23 @@ static void end(const Walk *r)
     ENTRIES(name, LP_TREE_MAP, group, n, entry, keep, k)
 #include "runtime/report/report.def"
 
+static void walk_rows(Walk *r)
+{
+    for (size_t k = 0; k < r->p->n_row; k++) {
+        begin(r, numbered((int64_t)k), LP_TREE_GROUP);
+        walk_row(r, &r->p->row[k]);
+        end(r);
+    }
+}
+
 LpStatus lp_report_walk(const LpIpuPlan *p, LpWalkWhat what,
                         const LpReportSink *sink, LpErr *e)
 {
-    Walk r = {.p = p, .sink = sink};
-    if (what == LP_WALK_REPORT) {
+    Walk r = {.p = p, .sink = sink, .what = what};
+    bool report = what == LP_WALK_REPORT || what == LP_WALK_FIGURES;
+    LP_FAIL_IF(p->bare && (what == LP_WALK_REPORT || what == LP_WALK_SCHEDULE),
+               e, LP_E_INTERNAL, "the schedule's acts are still to be made");
+    if (report) {
         r.op = lp_report_operators(p, &r.n_op, e);
         r.vertices = r.op ? lp_report_vertices(p, e) : NULL;
         if (!r.vertices) {
@@ -237,9 +250,12 @@ LpStatus lp_report_walk(const LpIpuPlan *p, LpWalkWhat what,
             return LP_E_MEMORY;
         }
     }
-    begin(&r, named(NULL), LP_TREE_GROUP);
-    if (what == LP_WALK_REPORT)
+    begin(&r, named(NULL),
+          what == LP_WALK_SCHEDULE ? LP_TREE_LIST : LP_TREE_GROUP);
+    if (report)
         walk_report(&r, p);
+    else if (what == LP_WALK_SCHEDULE)
+        walk_rows(&r);
     else if (what == LP_WALK_NODES)
         walk_plan(&r, p);
     else

@@ -42,9 +42,16 @@ typedef struct LpReportSink {
     void (*value)(void *ctx, LpReportKey key, LpReportValue v);
 } LpReportSink;
 
-/* What is walked: the report, every node, or memory over time. The root has no
- * name. */
-typedef enum { LP_WALK_REPORT, LP_WALK_NODES, LP_WALK_LIVENESS } LpWalkWhat;
+/* What is walked: the report, every node, or memory over time; of the report
+ * all but the schedule, or that alone. The root has no name. Schedules must be
+ * whole (lp_ipu_expand). */
+typedef enum {
+    LP_WALK_REPORT,
+    LP_WALK_NODES,
+    LP_WALK_LIVENESS,
+    LP_WALK_FIGURES,
+    LP_WALK_SCHEDULE
+} LpWalkWhat;
 LpStatus lp_report_walk(const LpIpuPlan *p, LpWalkWhat what,
                         const LpReportSink *sink, LpErr *e);
 

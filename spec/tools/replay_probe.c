@@ -608,6 +608,8 @@ static LpStatus analyse(const LpStep *s, const LpIpuOptions *o, LpIpuPlan **p,
     for (LpNodeId n = 0; n < g->n_node; n++)
         at.phase[n] = (int16_t)lp_origin_of(g, n)->stage;
     LpStatus st = lp_ipu_analyse(s, o, &at, p, e);
+    if (st == LP_OK)
+        st = lp_ipu_expand(*p, e);
     lp_free(at.phase);
     return st;
 }

@@ -18,7 +18,8 @@ lower(Step step, Any spec) -> Program
 plan(Step step, Any options, Any placement=None) -> Plan
   -- What a completed step takes on the simulated system. options: chip=, strategy=, …; a
   -- placement is {nodes = list} or {places = list} of {ipu=, stage=, phase=}. plan:report(),
-  -- plan:nodes(), plan:liveness(), plan:json(), plan:step(), plan:replay(inputs, how).
+  -- plan:schedule(), plan:nodes(), plan:liveness(), plan:json(), plan:step(),
+  -- plan:replay(inputs, how).
 default_device(Any device=None) -> Any
   -- Where tensors are made whose call names no device, before this one is set, if one is
   -- given: torch.set_default_device.

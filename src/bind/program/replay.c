@@ -77,7 +77,7 @@ int lp_plan_replay(lua_State *L)
     static const LpBoxClass class = {"lupine.replay", "replay", replay_free};
     static const char *const orders[] = {"schedule", "micro_batches", NULL};
     LpErr e = {0};
-    const LpIpuPlan *p = lp_check_plan(L);
+    const LpIpuPlan *p = lp_check_whole_plan(L);
     const LpStep *s = p->step;
     luaL_checktype(L, 2, LUA_TTABLE);
     if (lua_isnoneornil(L, 3)) {

@@ -1,7 +1,7 @@
 /* The simulated system as seen from Lua: plans of completed steps.
  *
  *   plan = core.plan(step, {chip=, strategy=, …}, placement)
- *   plan:report() plan:nodes() plan:json() plan:step()
+ *   plan:report() plan:schedule() plan:nodes() plan:json() plan:step()
  *   plan:replay(inputs, {order=, …}) -> outputs, variables, bytes
  *
  * A placement, in place of what the model's blocks say, is {nodes = list} or
@@ -437,10 +437,27 @@ static int plan_new(lua_State *L)
     return 1;
 }
 
-/* plan:report() -> table of all but the nodes */
+const LpIpuPlan *lp_check_whole_plan(lua_State *L)
+{
+    LpErr e = {0};
+    LpIpuPlan *p = lp_check_box(L, 1, &plan_class);
+    lp_must(L, lp_ipu_expand(p, &e), &e);
+    return p;
+}
+
+/* plan:report() -> table of all but the schedule and the nodes */
 static int plan_report(lua_State *L)
 {
-    push_walk(L, lp_check_plan(L), LP_WALK_REPORT);
+    push_walk(L, lp_check_plan(L), LP_WALK_FIGURES);
+    lua_pushnil(L);
+    lua_setfield(L, -2, "schedule");
+    return 1;
+}
+
+/* plan:schedule() -> list of its rows */
+static int plan_schedule(lua_State *L)
+{
+    push_walk(L, lp_check_whole_plan(L), LP_WALK_SCHEDULE);
     return 1;
 }
 
@@ -462,7 +479,7 @@ static int plan_liveness(lua_State *L)
 static int push_made(lua_State *L, char *(*make)(const LpIpuPlan *, LpErr *))
 {
     LpErr e = {0};
-    const LpIpuPlan *p = lp_check_plan(L);
+    const LpIpuPlan *p = lp_check_whole_plan(L);
     LpBox *text = lp_new_text(L);
     text->p = make(p, &e);
     lp_must(L, e.code, &e);
@@ -482,13 +499,11 @@ static int plan_step(lua_State *L)
     return 1;
 }
 
-static const luaL_Reg plan_methods[] = {{"report", plan_report},
-                                        {"nodes", plan_nodes},
-                                        {"liveness", plan_liveness},
-                                        {"json", plan_json},
-                                        {"step", plan_step},
-                                        {"replay", lp_plan_replay},
-                                        {NULL, NULL}};
+static const luaL_Reg plan_methods[] = {
+    {"report", plan_report},    {"schedule", plan_schedule},
+    {"nodes", plan_nodes},      {"liveness", plan_liveness},
+    {"json", plan_json},        {"step", plan_step},
+    {"replay", lp_plan_replay}, {NULL, NULL}};
 
 void lp_bind_simulation(lua_State *L)
 {

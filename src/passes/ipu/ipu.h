@@ -234,6 +234,7 @@ typedef struct LpNodeCost {
     const LpCost *cost; /* nodes of one label share it */
     uint32_t label; /* equal for equal work: its code is there once an IPU */
 } LpNodeCost;
+#define LP_NO_LABEL UINT32_MAX /* of what is no work: it has no code */
 
 /* How far ahead I/O tiles fetch an input while the others compute, and how long
  * they keep an output: as the marker asks (poptorch.OverlapMode). */
@@ -290,6 +291,7 @@ typedef struct LpAct {
 typedef struct LpRow {
     LpRowKind kind;
     LpRowOrder order;
+    bool bare;     /* its acts are still to be made */
     int64_t first; /* number of its first turn */
     LpAct *act;
     uint32_t n;
@@ -433,6 +435,7 @@ typedef struct LpIpuPlan {
     int64_t *io;    /* by IPU: bytes on its I/O tiles, in the row with most */
     LpRow *row;
     size_t n_row, cap_row;
+    bool bare, whole; /* some rows are bare; none must be */
     LpLoop *loop;
     size_t n_loop, cap_loop;
     int64_t replicas, accumulation;
@@ -459,6 +462,9 @@ LpStatus lp_ipu_analyse(const LpStep *step, const LpIpuOptions *o,
                         const LpPlacement *placement, LpIpuPlan **out,
                         LpErr *e);
 void lp_ipu_plan_free(LpIpuPlan *p); /* NULL is fine */
+/* Makes what is still to be made of the schedule: a pipeline of n stages has
+ * n * n acts, which only its listing needs. */
+LpStatus lp_ipu_expand(LpIpuPlan *p, LpErr *e);
 
 /* ---- shared by the passes ------------------------------------------------ */
 #define PASS(name, text) LpStatus lp_ipu_##name(LpIpuPlan *p);
@@ -493,6 +499,7 @@ int lp_ipu_pass_making(const LpIpuPlan *p, LpVal v);
  * as the pass that runs; marks: n times -1, for as long. Never NULL for want of
  * elements. NULL when memory is short: then p->err says so. */
 void *lp_ipu_alloc(LpIpuPlan *p, size_t n, size_t size);
+void *lp_ipu_space(LpIpuPlan *p, size_t n, size_t size); /* not zeroed */
 void *lp_ipu_scratch(LpIpuPlan *p, size_t n, size_t size);
 int *lp_ipu_marks(LpIpuPlan *p, size_t n);
 /* A copy of the list that lives as long as the plan. */

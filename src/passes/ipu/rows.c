@@ -198,19 +198,25 @@ static LpStatus add_transfer(LpRowBuilder *b, LpActKind kind, int ipu,
 }
 
 /* Rows that a group of replicas reads come once. */
+LpCost lp_row_transfer_cost(const LpIpuPlan *p, LpActKind kind,
+                            const int64_t *bytes, int ipu)
+{
+    bool shared = kind == LP_ACT_HOST_IN && p->o.input_groups > 0;
+    int64_t copies = shared ? p->o.input_groups : p->replicas;
+    LpCostCtx x = lp_ipu_ctx(p, ipu);
+    return lp_cost_host_io(&x, p->o.system, carried(p, copies, bytes, ipu), 1);
+}
+
 LpStatus lp_row_transfer(LpRowBuilder *b, LpActKind kind, const int64_t *bytes,
                          int64_t *cyc, int64_t *sync)
 {
     LpIpuPlan *p = b->p;
-    bool shared = kind == LP_ACT_HOST_IN && p->o.input_groups > 0;
-    int64_t copies = shared ? p->o.input_groups : p->replicas, slowest = 0;
+    int64_t slowest = 0;
     bool waits = *sync == 0;
     for (int i = 0; i < p->n_ipus; i++) {
         if (bytes[i] <= 0)
             continue;
-        LpCostCtx x = lp_ipu_ctx(p, i);
-        LpCost c =
-            lp_cost_host_io(&x, p->o.system, carried(p, copies, bytes, i), 1);
+        LpCost c = lp_row_transfer_cost(p, kind, bytes, i);
         LP_TRY(add_transfer(b, kind, i, bytes[i], &c, waits, &slowest, sync));
     }
     *cyc += slowest;

@@ -58,7 +58,7 @@ static int64_t *clear(const LpSchedule *s, int64_t *figures, size_t n)
 }
 
 /* ---- computing ----------------------------------------------------------- */
-/* The slowest IPU decides; of the runs of a level. */
+/* The slowest IPU decides, of several the first; of the runs of a level. */
 static void slowest_ipu(const LpSchedule *s, LpRow *row, int level)
 {
     const LpIpuPlan *p = s->p;
@@ -71,7 +71,8 @@ static void slowest_ipu(const LpSchedule *s, LpRow *row, int level)
         cyc[r->ipu] += lp_pass_cyc(r);
         row->busy_cyc += lp_pass_cyc(r);
         row->useful_cyc += lp_pass_cyc(r) - r->recompute_cyc;
-        if (worst < 0 || cyc[r->ipu] > cyc[worst])
+        if (worst < 0 || cyc[r->ipu] > cyc[worst] ||
+            (cyc[r->ipu] == cyc[worst] && r->ipu < worst))
             worst = r->ipu;
     }
     for (int i = 0; i < s->n && worst >= 0; i++) {
@@ -507,6 +508,11 @@ LpStatus lp_schedule_loop(LpSchedule *s, int64_t count)
 {
     return add_loop(s->p,
                     (LpLoop){.count = count, .step = (int)lp_ipu_serial(s->p)});
+}
+
+LpStatus lp_schedule_slots(LpSchedule *s, bool *made)
+{
+    return lp_ipu_slots(s->p, made);
 }
 
 /* ---- I/O tiles ----------------------------------------------------------- */

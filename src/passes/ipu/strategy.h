@@ -105,6 +105,9 @@ LpStatus lp_ipus_reserve(LpIpuPlan *p, int64_t ipus);
 void lp_schedule_run(LpSchedule *s, int run);
 LpStatus lp_schedule_row(LpSchedule *s, LpRow row);
 LpStatus lp_schedule_loop(LpSchedule *s, int64_t count);
+/* All of a pipeline at once, bare (slots.c); *made: false, it has to be made
+ * row by row. */
+LpStatus lp_schedule_slots(LpSchedule *s, bool *made);
 /* The row is for this micro-batch of those that pass a phase together. */
 void lp_schedule_part(LpSchedule *s, int64_t part);
 /* A turn for every micro-batch, or for those that pass a phase together, all

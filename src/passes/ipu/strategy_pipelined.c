@@ -44,6 +44,10 @@ static LpStatus rows(const LpIpuPlan *p, LpSchedule *s)
 {
     int64_t m = p->micro_batches;
     int depth = 0;
+    bool made;
+    LP_TRY(lp_schedule_slots(s, &made));
+    if (made)
+        return LP_OK;
     for (int r = 0; r < p->n_pass; r++)
         if (p->pass[r].offset >= depth)
             depth = p->pass[r].offset + 1;

@@ -48,6 +48,13 @@ bool lp_ipu_leads_group(const LpIpuPlan *p, size_t i);
 LpStatus lp_row_collective(LpRowBuilder *b, LpCollective kind, size_t first,
                            int64_t bytes[][LP_COST_N_TYPES], int64_t *cyc);
 
+/* The rows of a pipeline that fill, work and empty, bare; *made: false, it
+ * cannot be done so. */
+LpStatus lp_ipu_slots(LpIpuPlan *p, bool *made);
+
+/* What the host's transfer of one IPU costs, of all that go at once. */
+LpCost lp_row_transfer_cost(const LpIpuPlan *p, LpActKind kind,
+                            const int64_t *bytes, int ipu);
 /* Host transfers of all IPUs at once: adds an action an IPU with bytes; returns
  * the cycles of the slowest, its sync in *sync. */
 LpStatus lp_row_transfer(LpRowBuilder *b, LpActKind kind, const int64_t *bytes,
