@@ -11,7 +11,7 @@
 typedef struct Totals {
     const LpIpuPlan *p;
     LpVertexTotals *t;
-    bool *seen; /* by label, of one IPU */
+    bool *seen; /* by IPU and label */
 } Totals;
 
 static LpVertexTotal *total_of(LpVertexTotals *t, int id)
@@ -42,11 +42,12 @@ static void run(void *ctx, const LpGraphNode *node LP_UNUSED,
     }
 }
 
-static void place(Totals *x, const LpNodeCost *n)
+static void place(Totals *x, int ipu, const LpNodeCost *n)
 {
-    if (x->seen[n->label])
+    bool *seen = x->seen + (size_t)ipu * x->p->n_label;
+    if (n->label == LP_NO_LABEL || seen[n->label])
         return;
-    x->seen[n->label] = true;
+    seen[n->label] = true;
     x->t->compute_sets += n->cost->compute_sets;
     for (int i = 0; i < n->cost->n_vertices; i++) {
         const LpVertices *v = &n->cost->vertices[i];
@@ -68,32 +69,27 @@ static int larger(const void *a, const void *b)
     return strcmp(x->name.text, y->name.text);
 }
 
-static void place_all(Totals *x, int ipu)
+static void place_all(Totals *x)
 {
     const LpIpuPlan *p = x->p;
     const LpGraph *g = p->step->micro, *u = p->step->update;
     for (LpNodeId n = 0; n < g->n_node; n++)
-        if (p->stage[p->node_stage[n]].ipu == ipu)
-            place(x, &p->cost[n]);
+        place(x, p->stage[p->node_stage[n]].ipu, &p->cost[n]);
     for (LpNodeId n = 0; u && n < u->n_node; n++)
-        if (p->update_ipu[n] == ipu)
-            place(x, &p->update_cost[n]);
+        place(x, p->update_ipu[n], &p->update_cost[n]);
 }
 
 LpVertexTotals *lp_report_vertices(const LpIpuPlan *p, LpErr *e)
 {
     Totals x = {.p = p, .t = lp_calloc(1, sizeof *x.t)};
-    x.seen = lp_calloc((size_t)p->n_label + 1, sizeof *x.seen);
+    x.seen = lp_calloc((size_t)p->n_ipus * p->n_label + 1, sizeof *x.seen);
     if (!x.t || !x.seen) {
         lp_no_memory(e);
         lp_free(x.t);
         lp_free(x.seen);
         return NULL;
     }
-    for (int ipu = 0; ipu < p->n_ipus; ipu++) {
-        memset(x.seen, 0, p->n_label * sizeof *x.seen);
-        place_all(&x, ipu);
-    }
+    place_all(&x);
     lp_report_each_run(p, run, &x);
     lp_free(x.seen);
     qsort(x.t->of, x.t->n, sizeof *x.t->of, larger);

@@ -24,7 +24,8 @@ static int64_t draw(int64_t below)
 /* What is counted, once by classes and once by tiles. */
 typedef struct Both {
     LpIpuPlan plan;
-    LpTiles tiles, made;
+    LpTiles tiles;
+    LpMade made;
     LpPeaks *peaks;
     LpSpread spread[MOST];
     int n;      /* tensors that are there */
@@ -68,7 +69,7 @@ static void come(Both *b, bool is_made)
     add_tiles(b, b->tile, s, s.tile);
     if (!is_made)
         return;
-    lp_tiles_add(&b->made, s, 1);
+    lp_made_add(&b->made, s);
     add_tiles(b, b->made_tile, s, s.tile);
 }
 
@@ -82,7 +83,7 @@ static void go(Both *b)
 
 static void step(Both *b, int at)
 {
-    b->made = (LpTiles){.n = b->tiles.n};
+    b->made = (LpMade){.some = {.n = b->tiles.n}};
     memset(b->made_tile, 0, sizeof b->made_tile);
     for (int64_t k = draw(3); k > 0 && b->n < MOST; k--)
         come(b, draw(2));

@@ -136,6 +136,58 @@ static LpStatus find_owned(Places *x, LpByIpu *by)
     return sort(x, &by->owned);
 }
 
+static LpStatus find_runs(Places *x, LpByIpu *by)
+{
+    const LpIpuPlan *p = x->p;
+    for (int r = 0; r < p->n_pass; r++)
+        LP_TRY(add(x, p->pass[r].ipu, (uint32_t)r));
+    return sort(x, &by->run);
+}
+
+static LpStatus find_stashes(Places *x, LpByIpu *by)
+{
+    LpIpuPlan *p = x->p;
+    by->stash_of = lp_ipu_scratch(p, p->step->micro->n_value, sizeof(size_t));
+    by->next_stash = lp_ipu_scratch(p, p->n_stash, sizeof(size_t));
+    LP_TRY(p->err->code);
+    for (size_t i = 0; i < p->n_stash; i++)
+        LP_TRY(add(x, p->stage[p->stash[i].stage].ipu, (uint32_t)i));
+    for (size_t i = p->n_stash; i-- > 0;) {
+        by->next_stash[i] = by->stash_of[p->stash[i].v];
+        by->stash_of[p->stash[i].v] = i + 1;
+    }
+    return sort(x, &by->stash);
+}
+
+static LpStatus find_copies(Places *x, LpByIpu *by)
+{
+    LpIpuPlan *p = x->p;
+    by->copy_of = lp_ipu_scratch(p, p->step->micro->n_value, sizeof(size_t));
+    by->next_copy = lp_ipu_scratch(p, p->n_copy, sizeof(size_t));
+    LP_TRY(p->err->code);
+    for (size_t i = 0; i < p->n_copy; i++) {
+        LP_TRY(add(x, p->copy[i].from_ipu, (uint32_t)i));
+        if (p->copy[i].to_ipu != p->copy[i].from_ipu)
+            LP_TRY(add(x, p->copy[i].to_ipu, (uint32_t)i));
+    }
+    for (size_t i = p->n_copy; i-- > 0;) {
+        by->next_copy[i] = by->copy_of[p->copy[i].v];
+        by->copy_of[p->copy[i].v] = i + 1;
+    }
+    return sort(x, &by->copy);
+}
+
+static LpStatus find_transfers(Places *x, LpByIpu *by)
+{
+    const LpIpuPlan *p = x->p;
+    for (size_t i = 0; i < p->n_transfer; i++) {
+        const LpTransfer *t = &p->transfer[i];
+        int ipu = t->run < 0 ? p->var_ipu[t->at] : p->pass[t->run].ipu;
+        LP_TRY(add(x, ipu, (uint32_t)i));
+    }
+    return sort(x, &by->transfer);
+}
+
 static LpStatus build(Places *x, LpByIpu *by)
 {
     LpIpuPlan *p = x->p;
@@ -151,6 +203,10 @@ static LpStatus build(Places *x, LpByIpu *by)
         LP_TRY(add(x, p->stage[p->node_stage[n]].ipu, n));
     LP_TRY(sort(x, &by->node));
     LP_TRY(find_owned(x, by));
+    LP_TRY(find_runs(x, by));
+    LP_TRY(find_stashes(x, by));
+    LP_TRY(find_copies(x, by));
+    LP_TRY(find_transfers(x, by));
     return u ? of_update(x, by) : LP_OK;
 }
 

@@ -60,14 +60,13 @@ static bool put_bytes(Costs *c, const void *p, size_t n)
     return true;
 }
 
-static bool put_type(Costs *c, const LpType *t)
+#define TYPE_WORDS (1 + LP_MAX_DIMS)
+
+static inline void put_type(Costs *c, const LpType *t)
 {
-    if (!room(c, 1 + LP_MAX_DIMS))
-        return false;
     put(c, (uint64_t)t->dtype << 16 | (uint64_t)t->ndim << 8 | t->wrapped);
     for (int i = 0; i < t->ndim; i++)
         put(c, (uint64_t)t->shape[i]);
-    return true;
 }
 
 /* The number of the body that it is like, for this plan: its nodes may have
@@ -140,7 +139,7 @@ static bool put_work(Costs *c, const Work *w)
     const char *outline = w->g->origin[d->origin].outline;
     bool custom = d->op->id == LP_OP_custom || d->op->id == LP_OP_custom_grad;
     c->n_key = c->n_same;
-    if (!room(c, 8))
+    if (!room(c, 8 + (d->n_in + d->n_out) * TYPE_WORDS))
         return false;
     put(c, (uint64_t)d->op->id << 32 | (uint64_t)w->pass);
     put(c, bits_of(w->share.proportion));
@@ -149,14 +148,11 @@ static bool put_work(Costs *c, const Work *w)
     put(c, custom ? lp_cost_memo_turn(c->p->memo) : 0);
     for (uint32_t i = 0; i < d->n_in; i++) {
         LpVal v = d->in[i];
-        if (!put_type(c, lp_is_imm(v)
-                             ? lp_number_type(lp_graph_scalar(w->g, v).kind)
-                             : lp_graph_type(w->g, v)))
-            return false;
+        put_type(c, lp_is_imm(v) ? lp_number_type(lp_graph_scalar(w->g, v).kind)
+                                 : lp_graph_type(w->g, v));
     }
     for (uint32_t i = 0; i < d->n_out; i++)
-        if (!put_type(c, lp_graph_type(w->g, d->out + i)))
-            return false;
+        put_type(c, lp_graph_type(w->g, d->out + i));
     for (int i = 0; i < d->op->n_attr; i++)
         if (!put_attr(c, &d->attr[i]))
             return false;
@@ -290,13 +286,19 @@ static LpStatus take_no_time(LpIpuPlan *p, LpNodeCost *n)
     return LP_OK;
 }
 
-static LpStatus build(Costs *c)
+/* Of what only names what is there, or is not done. */
+static LpNodeCost nothing(void)
 {
     static const LpCost none = {0};
+    return (LpNodeCost){&none, LP_NO_LABEL};
+}
+
+static LpStatus build(Costs *c)
+{
     LpIpuPlan *p = c->p;
     const LpGraph *g = p->step->micro, *u = p->step->update;
-    p->cost = lp_ipu_alloc(p, g->n_node, sizeof *p->cost);
-    p->update_cost = lp_ipu_alloc(p, u ? u->n_node : 0, sizeof *p->update_cost);
+    p->cost = lp_ipu_space(p, g->n_node, sizeof *p->cost);
+    p->update_cost = lp_ipu_space(p, u ? u->n_node : 0, sizeof *p->update_cost);
     c->weight = lp_ipu_scratch(p, g->n_value, sizeof *c->weight);
     c->grad = lp_ipu_scratch(p, g->n_value, sizeof *c->grad);
     LP_TRY(p->err->code);
@@ -304,14 +306,18 @@ static LpStatus build(Costs *c)
         return lp_no_memory(p->err);
     find_weights(c);
     for (LpNodeId n = 0; n < g->n_node; n++) {
+        p->cost[n] = nothing();
+        if (lp_ipu_is_view(&g->node[n]) || is_idle(c, &g->node[n]))
+            continue;
         Work w = {g, n, p->share[n], kind_of(c, g, n)};
         LP_TRY(cost_node(c, &w, &p->cost[n]));
         if (w.share.beside)
             LP_TRY(take_no_time(p, &p->cost[n]));
-        if (is_idle(c, &g->node[n]))
-            p->cost[n].cost = &none;
     }
     for (LpNodeId n = 0; u && n < u->n_node; n++) {
+        p->update_cost[n] = nothing();
+        if (lp_ipu_is_view(&u->node[n]))
+            continue;
         LpShare all = {.proportion = p->o.proportion[p->update_ipu[n]],
                        .partials = LP_DT_NONE};
         LP_TRY(cost_node(c, &(Work){.g = u, .node = n, .share = all},

@@ -64,22 +64,57 @@ static LpStatus add_span(Live *l, LpVal v, int var, uint32_t from, uint32_t to)
     return LP_OK;
 }
 
+/* What the stage keeps of v for its backward run; NULL: nothing. */
+static const LpStash *stash_of(const Live *l, LpVal v, int stage)
+{
+    const LpStash *s = l->p->stash;
+    size_t i = l->by->stash_of[v];
+    while (i && s[i - 1].stage != stage)
+        i = l->by->next_stash[i - 1];
+    return i ? &s[i - 1] : NULL;
+}
+
+/* What brings v to the run; NULL: nothing. */
+static const LpIpuCopy *copy_to(const Live *l, LpVal v, int run)
+{
+    const LpIpuCopy *m = l->p->copy;
+    size_t i = l->by->copy_of[v];
+    while (i && m[i - 1].to != run)
+        i = l->by->next_copy[i - 1];
+    return i ? &m[i - 1] : NULL;
+}
+
+/* The first step of this IPU's runs from another one on. */
+static uint32_t step_from(const Live *l, int run)
+{
+    const LpNodesOf *runs = &l->by->run;
+    size_t first = runs->first[l->ipu], all = runs->first[l->ipu + 1];
+    for (size_t end = all; first < end;) {
+        size_t half = first + (end - first) / 2;
+        if ((int)runs->node[half] < run)
+            first = half + 1;
+        else
+            end = half;
+    }
+    return first < all ? l->by->base[runs->node[first]] : l->end;
+}
+
 /* Has the value left the IPU? A stash is its stage's. What is sent to a run has
  * not if a run had it since the one that sends it. */
 static bool has_left(const Live *l, const LpStagePass *r, const LpLiveRange *h)
 {
     const LpIpuPlan *p = l->p;
-    bool off = l->by->off[h->v];
-    for (size_t i = 0; i < p->n_stash && off && h->kind == LP_RANGE_STASH; i++)
-        if (p->stash[i].v == h->v && p->stash[i].stage == r->stage)
-            return p->stash[i].off_chip;
-    for (size_t i = 0; i < p->n_copy && h->kind == LP_RANGE_COPY; i++) {
-        const LpIpuCopy *m = &p->copy[i];
+    const LpStash *stash = NULL;
+    const LpIpuCopy *m = NULL;
+    if (h->kind == LP_RANGE_STASH)
+        stash = stash_of(l, h->v, r->stage);
+    if (h->kind == LP_RANGE_COPY)
+        m = copy_to(l, h->v, (int)(r - p->pass));
+    if (m) {
         const Span *s = &l->span[l->by->span[h->v] - 1];
-        if (m->v == h->v && &p->pass[m->to] == r)
-            return m->off_chip || s->to < l->by->base[m->from];
+        return m->off_chip || s->to < step_from(l, m->from);
     }
-    return off;
+    return stash ? stash->off_chip : l->by->off[h->v];
 }
 
 /* Is the value still there from an earlier run of this IPU? */
@@ -89,15 +124,6 @@ static bool continues(const Live *l, const LpStagePass *r, const LpLiveRange *h)
     return l->by->span[h->v] && h->kind != LP_RANGE_MADE &&
            (!p->strategy->stays || p->strategy->stays(p, r, h)) &&
            !has_left(l, r, h);
-}
-
-/* The first run of this IPU after another. */
-static int next_here(const Live *l, int run)
-{
-    do
-        run++;
-    while (l->p->pass[run].ipu != l->ipu);
-    return run;
 }
 
 /* The step in which a transfer brings something for the run: its first, or the
@@ -120,35 +146,28 @@ static uint32_t arrival(const Live *l, int run, LpVal v)
     const LpIpuPlan *p = l->p;
     if (p->strategy->at_once)
         return 0;
-    for (size_t i = 0; i < p->n_copy; i++) {
-        const LpIpuCopy *m = &p->copy[i];
-        if (m->v != v || m->to != run)
-            continue;
-        return m->off_chip ? first_step(l, LP_TRANSFER_COPY, i, run)
-                           : l->by->base[next_here(l, m->from)] -
-                                 (m->from_ipu == l->ipu);
-    }
-    return l->by->base[run];
+    const LpIpuCopy *m = copy_to(l, v, run);
+    if (!m)
+        return l->by->base[run];
+    if (m->off_chip)
+        return first_step(l, LP_TRANSFER_COPY, (size_t)(m - p->copy), run);
+    return step_from(l, m->from + 1) - (m->from_ipu == l->ipu);
 }
 
 /* Does the forward run leave it for its backward run, on the chip? */
 static bool is_left(const Live *l, const LpStagePass *r, LpVal v)
 {
-    const LpIpuPlan *p = l->p;
-    for (size_t i = 0; i < p->n_stash && !r->backward; i++)
-        if (p->stash[i].v == v && p->stash[i].stage == r->stage)
-            return p->stash[i].depth == 1 && !p->stash[i].off_chip;
-    return false;
+    const LpStash *s = r->backward ? NULL : stash_of(l, v, r->stage);
+    return s && s->depth == 1 && !s->off_chip;
 }
 
 /* When is a stash there that comes from streaming memory? */
 static uint32_t loaded(const Live *l, int run, LpVal v)
 {
-    const LpIpuPlan *p = l->p;
-    for (size_t i = 0; i < p->n_stash && l->by->off[v]; i++)
-        if (p->stash[i].v == v && p->stash[i].stage == p->pass[run].stage)
-            return first_step(l, LP_TRANSFER_STASH, i, run);
-    return l->by->base[run];
+    const LpStash *s =
+        l->by->off[v] ? stash_of(l, v, l->p->pass[run].stage) : NULL;
+    return s ? first_step(l, LP_TRANSFER_STASH, (size_t)(s - l->p->stash), run)
+             : l->by->base[run];
 }
 
 static LpStatus spans_of(Live *l, int run)
@@ -263,12 +282,13 @@ static Span *span_of_sent(Live *l, int run, LpVal v)
 static LpStatus between_periods(Live *l)
 {
     const LpIpuPlan *p = l->p;
-    for (size_t i = 0; i < p->n_copy; i++)
-        if (p->copy[i].from_ipu == l->ipu) {
-            Span *s = span_of_sent(l, p->copy[i].from, p->copy[i].v);
-            if (s)
-                s->to = l->end - 1;
-        }
+    const LpNodesOf *of = &l->by->copy;
+    for (size_t k = of->first[l->ipu]; k < of->first[l->ipu + 1]; k++) {
+        const LpIpuCopy *m = &p->copy[of->node[k]];
+        Span *s = m->from_ipu == l->ipu ? span_of_sent(l, m->from, m->v) : NULL;
+        if (s)
+            s->to = l->end - 1;
+    }
     for (size_t i = 0, n = l->n_span; i < n; i++) {
         Span s = l->span[i];
         if (!s.ahead || s.to == l->end - 1)
@@ -288,11 +308,10 @@ static size_t updates(const Live *l, size_t *first)
 
 static void find_line(Live *l)
 {
-    const LpIpuPlan *p = l->p;
-    for (int r = 0; r < p->n_pass; r++) {
-        l->by->base[r] = l->end;
-        if (p->pass[r].ipu == l->ipu)
-            l->end += p->pass[r].n + 1;
+    const LpNodesOf *runs = &l->by->run;
+    for (size_t k = runs->first[l->ipu]; k < runs->first[l->ipu + 1]; k++) {
+        l->by->base[runs->node[k]] = l->end;
+        l->end += l->p->pass[runs->node[k]].n + 1;
     }
     size_t first, end = updates(l, &first);
     l->all = l->end + (uint32_t)(end - first);
@@ -301,14 +320,14 @@ static void find_line(Live *l)
 static LpStatus collect(Live *l)
 {
     const LpIpuPlan *p = l->p;
-    for (size_t i = 0; i < p->n_stash; i++)
-        if (p->stage[p->stash[i].stage].ipu == l->ipu)
-            l->by->off[p->stash[i].v] |= p->stash[i].off_chip;
-    for (int r = 0; r < p->n_pass; r++) {
-        if (p->pass[r].ipu != l->ipu)
-            continue;
-        LP_TRY(spans_of(l, r));
-        LP_TRY(visitors(l, r));
+    const LpNodesOf *of = &l->by->stash, *runs = &l->by->run;
+    for (size_t k = of->first[l->ipu]; k < of->first[l->ipu + 1]; k++) {
+        const LpStash *s = &p->stash[of->node[k]];
+        l->by->off[s->v] |= s->off_chip;
+    }
+    for (size_t k = runs->first[l->ipu]; k < runs->first[l->ipu + 1]; k++) {
+        LP_TRY(spans_of(l, (int)runs->node[k]));
+        LP_TRY(visitors(l, (int)runs->node[k]));
     }
     return p->strategy->at_once ? between_periods(l) : LP_OK;
 }
@@ -403,7 +422,7 @@ static LpStatus collect_update(Live *l)
 }
 
 /* Operands that a node has copies of are gone when it writes its results. */
-static void consider(Live *l, const LpCost *c, const LpTiles *made,
+static void consider(Live *l, const LpCost *c, const LpMade *made,
                      LpLiveStep step)
 {
     int64_t early = made ? c->early_tile_bytes : 0;
@@ -428,15 +447,18 @@ static void change(Live *l, LpSpread s, int64_t times)
 }
 
 /* Memory of what starts at this entry; what its node makes, in *made. */
-static void begin(Live *l, size_t first, LpNodeId node, LpTiles *made)
+static void begin(Live *l, size_t first, LpNodeId node, LpMade *made)
 {
-    if (made)
-        *made = (LpTiles){.n = l->tiles.n};
+    if (made) {
+        made->n_some = 0;
+        made->some.n = l->tiles.n;
+        made->whole = made->total = 0;
+    }
     for (size_t k = first; k; k = l->span[k - 1].next_from) {
         const Span *s = &l->span[k - 1];
         change(l, s->s, 1);
         if (made && s->v && !s->update && lp_maker(l->g, s->v) == node)
-            lp_tiles_add(made, s->s, 1);
+            lp_made_add(made, s->s);
     }
 }
 
@@ -461,23 +483,23 @@ static LpStatus sweep(Live *l, const LpTiles *always)
         to[l->span[i].to] = i + 1;
     }
     uint32_t at = 0;
-    for (int r = 0; r < p->n_pass; r++) {
+    const LpNodesOf *runs = &l->by->run;
+    for (size_t k = runs->first[l->ipu]; k < runs->first[l->ipu + 1]; k++) {
+        int r = (int)runs->node[k];
         const LpStagePass *run = &p->pass[r];
-        if (run->ipu != l->ipu)
-            continue;
         for (uint32_t i = 0; i <= run->n; i++, at++) {
             LpNodeId n = i < run->n ? run->entry[i].node : LP_NO_NODE;
             const LpCost *c = n == LP_NO_NODE ? NULL : p->cost[n].cost;
-            LpTiles tiles, *made = c && c->early_tile_bytes ? &tiles : NULL;
+            LpMade tiles, *made = c && c->early_tile_bytes ? &tiles : NULL;
             begin(l, from[at], n, made);
             consider(l, c, made, (LpLiveStep){.node = n, .run = r});
             end(l, to[at]);
         }
     }
     int64_t before = lp_peaks_fullest(l->peaks, &l->peak_at);
-    size_t k, end_update = updates(l, &k);
-    for (; k < end_update; k++) {
-        LpNodeId n = l->by->update.node[k];
+    size_t i, end_update = updates(l, &i);
+    for (; i < end_update; i++) {
+        LpNodeId n = l->by->update.node[i];
         begin(l, from[at], LP_NO_NODE, NULL);
         consider(l, p->update_cost[n].cost, NULL,
                  (LpLiveStep){.node = n, .run = -1});
@@ -510,7 +532,7 @@ static LpLiveSpan named_span(const Live *l, const Span *s)
 
 static LpStatus note_spans(const Live *l, LpIpuMemory *m)
 {
-    m->span = lp_ipu_alloc(l->p, l->n_span, sizeof *m->span);
+    m->span = lp_ipu_space(l->p, l->n_span, sizeof *m->span);
     LP_TRY(l->p->err->code);
     m->n_span = (uint32_t)l->n_span;
     for (size_t i = 0; i < l->n_span; i++) {
@@ -552,7 +574,7 @@ static LpStatus find_peak(Live *l, const LpTiles *always, LpIpuMemory *m)
     find_line(l);
     LP_TRY(collect(l));
     LP_TRY(collect_update(l));
-    m->step = lp_ipu_alloc(p, l->all, sizeof *m->step);
+    m->step = lp_ipu_space(p, l->all, sizeof *m->step);
     LP_TRY(p->err->code);
     return sweep(l, always);
 }
@@ -560,7 +582,6 @@ static LpStatus find_peak(Live *l, const LpTiles *always, LpIpuMemory *m)
 /* For the next IPU. */
 static void clear(const Live *l)
 {
-    const LpIpuPlan *p = l->p;
     for (size_t i = 0; i < l->n_span; i++) {
         const Span *s = &l->span[i];
         if (!s->v)
@@ -568,8 +589,9 @@ static void clear(const Live *l)
         else
             (s->update ? l->by->update_span : l->by->span)[s->v] = 0;
     }
-    for (size_t i = 0; i < p->n_stash; i++)
-        l->by->off[p->stash[i].v] = false;
+    const LpNodesOf *of = &l->by->stash;
+    for (size_t k = of->first[l->ipu]; k < of->first[l->ipu + 1]; k++)
+        l->by->off[l->p->stash[of->node[k]].v] = false;
 }
 
 LpStatus lp_ipu_liveness(LpIpuPlan *p, int ipu, const LpByIpu *by,

@@ -127,11 +127,10 @@ static void stashes(Memory *x)
 {
     const LpIpuPlan *p = x->p;
     const LpGraph *g = p->step->micro;
-    for (size_t i = 0; i < p->n_stash; i++) {
-        const LpStash *s = &p->stash[i];
+    const LpNodesOf *of = &x->by.stash;
+    for (size_t k = of->first[x->ipu]; k < of->first[x->ipu + 1]; k++) {
+        const LpStash *s = &p->stash[of->node[k]];
         const LpType *t = lp_graph_type(g, s->v);
-        if (p->stage[s->stage].ipu != x->ipu)
-            continue;
         if (s->off_chip) {
             x->m->off_chip += s->depth * lp_type_bytes(t);
             continue;
@@ -155,6 +154,8 @@ typedef struct Code {
 
 static void node_code(Memory *x, const LpNodeCost *n, Code *c)
 {
+    if (n->label == LP_NO_LABEL)
+        return;
     for (size_t i = 0; i < sizeof x->set.w / sizeof *x->set.w; i++)
         x->set.w[i] |= n->cost->codelets.w[i];
     x->gaps.interleaved =
@@ -198,11 +199,11 @@ static int64_t global_code(const Memory *x)
 {
     const LpIpuPlan *p = x->p;
     Moves m = {x->moves, 0};
-    for (size_t i = 0; i < p->n_copy; i++) {
-        const LpIpuCopy *c = &p->copy[i];
+    const LpNodesOf *of = &x->by.copy;
+    for (size_t i = of->first[x->ipu]; i < of->first[x->ipu + 1]; i++) {
+        const LpIpuCopy *c = &p->copy[of->node[i]];
         int64_t size = lp_type_bytes(lp_graph_type(p->step->micro, c->v));
-        if (c->from_ipu != c->to_ipu && !c->off_chip &&
-            (c->from_ipu == x->ipu || c->to_ipu == x->ipu))
+        if (c->from_ipu != c->to_ipu && !c->off_chip)
             m.bytes[m.n++] = c->to_ipu == x->ipu ? size : -size;
     }
     const LpNodesOf *own = &x->by.owned;
@@ -220,19 +221,18 @@ static int64_t host_code(const Memory *x)
 {
     const LpIpuPlan *p = x->p;
     Moves m = {x->moves, 0};
-    for (size_t i = 0; i < p->n_transfer; i++) {
-        const LpTransfer *t = &p->transfer[i];
-        int ipu = t->run < 0 ? p->var_ipu[t->at] : p->pass[t->run].ipu;
-        if (ipu == x->ipu)
-            m.bytes[m.n++] = t->load ? t->bytes : -t->bytes;
+    const LpNodesOf *of = &x->by.transfer;
+    for (size_t i = of->first[x->ipu]; i < of->first[x->ipu + 1]; i++) {
+        const LpTransfer *t = &p->transfer[of->node[i]];
+        m.bytes[m.n++] = t->load ? t->bytes : -t->bytes;
     }
     for (size_t i = 0; i < x->n_stream && !p->o.synthetic_data; i++) {
         const LpVariable *v = x->stream[i];
-        LpVal of[] = {v->role == LP_VAR_STREAM_IN ? v->micro_in : LP_NOVAL,
+        LpVal at[] = {v->role == LP_VAR_STREAM_IN ? v->micro_in : LP_NOVAL,
                       v->role == LP_VAR_STREAM_OUT ? v->micro_out : LP_NOVAL};
         for (int k = 0; k < 2; k++)
-            if (of[k] != LP_NOVAL &&
-                p->pass[lp_ipu_pass_making(p, of[k])].ipu == x->ipu)
+            if (at[k] != LP_NOVAL &&
+                p->pass[lp_ipu_pass_making(p, at[k])].ipu == x->ipu)
                 m.bytes[m.n++] =
                     k ? -lp_type_bytes(&v->type) : lp_type_bytes(&v->type);
     }
@@ -274,12 +274,9 @@ static void code(Memory *x)
     on_each_tile(x, LP_MEM_STACK, lp_stack_bytes(chip));
 }
 
-static bool has_work(const LpIpuPlan *p, int ipu)
+static bool has_work(const Memory *x)
 {
-    for (int i = 0; i < p->n_stage; i++)
-        if (p->stage[i].ipu == ipu)
-            return true;
-    return false;
+    return x->by.run.first[x->ipu] < x->by.run.first[x->ipu + 1];
 }
 
 static LpStatus one_ipu(Memory *x)
@@ -494,7 +491,7 @@ LpStatus lp_ipu_memory(LpIpuPlan *p)
     Memory x = {.p = p};
     LP_TRY(prepare(&x));
     for (x.ipu = 0; x.ipu < p->n_ipus; x.ipu++) {
-        if (!has_work(p, x.ipu))
+        if (!has_work(&x))
             continue;
         LP_TRY(one_ipu(&x));
         io_tiles(p, x.ipu, x.m);

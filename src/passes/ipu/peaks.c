@@ -2,6 +2,8 @@
  * change in a step by themselves: a class is looked at when it does, for all
  * the steps since it did last. Of what all classes have alike only those steps
  * count that no later one exceeds; they are kept in order. */
+#include <string.h>
+
 #include "src/base/checked.h"
 #include "src/passes/ipu/tiles.h"
 
@@ -112,28 +114,57 @@ static Moment moment(const LpPeaks *x, int64_t held, int64_t temporary,
                     lp_max(temporary, 0)};
 }
 
+void lp_made_add(LpMade *m, LpSpread s)
+{
+    m->total += s.all;
+    if (s.used >= m->some.n) {
+        m->whole += s.tile;
+        return;
+    }
+    if (s.used <= 0)
+        return;
+    if (m->n_some == 1) {
+        memset(m->some.b, 0, sizeof m->some.b);
+        lp_tiles_add_to(m->some.b, &m->some, m->last, 1);
+    }
+    if (m->n_some++ > 0)
+        lp_tiles_add_to(m->some.b, &m->some, s, 1);
+    m->last = s;
+}
+
 /* Classes that have more than the least of what is made are looked at by
  * themselves; returns the least. */
 static int64_t step_of_some(LpPeaks *x, int64_t temporary, int64_t early,
-                            const LpTiles *made)
+                            const LpMade *made)
 {
-    int64_t least = early;
-    for (int c = 0; c < LP_TILE_CLASSES; c++)
-        least = lp_min(least, made->b[c]);
-    for (int c = 0; c < LP_TILE_CLASSES; c++) {
-        if (made->b[c] == least || least == early)
+    int first = 0, n = made->n_some ? LP_TILE_CLASSES : 0;
+    int64_t least = lp_min(early, made->whole), most = INT64_MAX;
+    if (made->n_some == 1) {
+        n = lp_tiles_classes(&made->some, made->last, &first);
+        if (n == LP_TILE_CLASSES)
+            least = lp_min(early, made->whole + made->last.tile);
+    }
+    for (int c = 0; made->n_some > 1 && c < LP_TILE_CLASSES; c++)
+        most = lp_min(most, made->some.b[c]);
+    if (made->n_some > 1)
+        least = lp_min(early, made->whole + most);
+    for (int k = first; k < first + n && least < early; k++) {
+        int c = k % LP_TILE_CLASSES;
+        int64_t here = made->whole +
+                       (made->n_some == 1 ? made->last.tile : made->some.b[c]);
+        if (here == least)
             continue;
         look(x, c);
-        note(x, c,
-             moment(x, x->whole + x->some.b[c], temporary,
-                    lp_min(made->b[c], early)));
+        note(
+            x, c,
+            moment(x, x->whole + x->some.b[c], temporary, lp_min(here, early)));
         x->since[c]++;
     }
     return least;
 }
 
 void lp_peaks_step(LpPeaks *x, int64_t temporary, int64_t early,
-                   const LpTiles *made)
+                   const LpMade *made)
 {
     int64_t less = early > 0 ? step_of_some(x, temporary, early, made) : 0;
     Moment m = moment(x, x->whole, temporary, less);

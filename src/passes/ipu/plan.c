@@ -57,6 +57,16 @@ void *lp_ipu_scratch(LpIpuPlan *p, size_t n, size_t size)
     return zeros(p, &p->scratch, n, size);
 }
 
+void *lp_ipu_space(LpIpuPlan *p, size_t n, size_t size)
+{
+    size_t all;
+    bool fits = lp_mul_size(n, size, &all);
+    void *v = fits ? lp_arena_alloc(&p->mem, all) : NULL;
+    if (!v)
+        lp_no_memory(p->err);
+    return v;
+}
+
 int *lp_ipu_marks(LpIpuPlan *p, size_t n)
 {
     int *v = lp_ipu_scratch(p, n, sizeof *v);
@@ -182,11 +192,11 @@ bool lp_ipu_is_view(const LpGraphNode *d)
 int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v)
 {
     int64_t n = lp_numel(&v->type);
-    int64_t r = lp_group_size(lp_var_group(p->step, v), p->replicas);
     const LpLocation *l = lp_ipu_location(p, v);
-    bool shared =
-        l && v->role != LP_VAR_ACCUM && l->sharded && n > l->min_sharded;
-    return shared ? (n + r - 1) / r : n;
+    if (!l || v->role == LP_VAR_ACCUM || !l->sharded || n <= l->min_sharded)
+        return n;
+    int64_t r = lp_group_size(lp_var_group(p->step, v), p->replicas);
+    return (n + r - 1) / r;
 }
 
 bool lp_ipu_gathers_beside(const LpIpuPlan *p, const LpVariable *v)

@@ -280,7 +280,7 @@ LpShare *lp_ipu_body_shares(LpIpuPlan *p, const LpGraph *body,
 LpStatus lp_ipu_shares(LpIpuPlan *p)
 {
     Group x = {.p = p, .g = p->step->micro, .stage = p->node_stage};
-    x.share = p->share = lp_ipu_alloc(p, x.g->n_node, sizeof *p->share);
+    x.share = p->share = lp_ipu_space(p, x.g->n_node, sizeof *p->share);
     LP_TRY(p->err->code);
     for (LpNodeId n = 0; n < x.g->n_node; n++)
         x.share[n] = of_ipu(p->o.proportion[p->stage[x.stage[n]].ipu]);

@@ -28,12 +28,13 @@ typedef struct Stages {
     const LpGraph *g;
     Key *key;
     size_t n_key, cap_key;
-    int *key_of; /* by forward node */
-    int *round;  /* likewise */
-    int *wanted; /* likewise: round of the first reader in its lane, -1: it
+    int *of_origin; /* key + 2; 0: not asked. NULL: places are the nodes' */
+    int *key_of;    /* by forward node */
+    int *round;     /* likewise */
+    int *wanted;    /* likewise: round of the first reader in its lane, -1: it
                     reads values of its own, so that its round is fixed */
-    int *at;     /* by lane and round: stage, -1 */
-    int *first;  /* by lane: a key */
+    int *at;        /* by lane and round: stage, -1 */
+    int *first;     /* by lane: a key */
     int n_lane, n_round;
     LpMap key_at; /* by hash of phase, id and IPU */
 } Stages;
@@ -91,20 +92,35 @@ static bool key_before(const Key *a, const Key *b)
     return a->id != b->id ? a->id < b->id : a->seen < b->seen;
 }
 
+static LpStatus collect_key(Stages *s, LpNodeId n)
+{
+    int ipu = place_of(s, n).ipu;
+    LpBlockLocation at = location(s, n);
+    LP_FAIL_IF(ipu < 0 || ipu >= LP_MAX_IPUS, s->p->err, LP_E_POPTORCH,
+               "%s is on IPU %d: a replica has IPUs 0..%d",
+               lp_place_name(&at).text, ipu, LP_MAX_IPUS - 1);
+    if (!lp_origin_of(s->g, n)->backward)
+        s->key_of[n] = find_key(s, n, true);
+    return s->p->err->code;
+}
+
+static int *known_key(const Stages *s, LpNodeId n)
+{
+    return s->of_origin ? &s->of_origin[s->g->node[n].origin] : NULL;
+}
+
 static LpStatus collect_keys(Stages *s)
 {
-    const LpGraph *g = s->g;
-    for (LpNodeId n = 0; n < g->n_node; n++) {
-        const LpOrigin *o = lp_origin_of(g, n);
-        int ipu = place_of(s, n).ipu;
-        LpBlockLocation at = location(s, n);
-        LP_FAIL_IF(ipu < 0 || ipu >= LP_MAX_IPUS, s->p->err, LP_E_POPTORCH,
-                   "%s is on IPU %d: a replica has IPUs 0..%d",
-                   lp_place_name(&at).text, ipu, LP_MAX_IPUS - 1);
-        if (!o->backward)
-            s->key_of[n] = find_key(s, n, true);
+    for (LpNodeId n = 0; n < s->g->n_node; n++) {
+        int *known = known_key(s, n);
+        if (known && *known)
+            s->key_of[n] = *known - 2;
+        else
+            LP_TRY(collect_key(s, n));
+        if (known && !lp_origin_of(s->g, n)->backward)
+            *known = s->key_of[n] + 2;
     }
-    return s->p->err->code;
+    return LP_OK;
 }
 
 /* `last`: the key before it in order, NULL. */
@@ -289,7 +305,11 @@ static int latest_stage(const Stages *s, LpNodeId n, int lane)
 
 static int backward_stage(Stages *s, LpNodeId n)
 {
-    int k = find_key(s, n, false), lane = k < 0 ? -1 : s->key[k].lane;
+    int *known = known_key(s, n);
+    int k = known && *known ? *known - 2 : find_key(s, n, false);
+    int lane = k < 0 ? -1 : s->key[k].lane;
+    if (known)
+        *known = k + 2;
     int most = latest_stage(s, n, lane), stage = -1;
     for (int r = 0; r < s->n_round && lane >= 0; r++) {
         int at = *stage_at(s, lane, r);
@@ -439,6 +459,8 @@ static LpStatus build(Stages *s)
     p->val_stage = lp_ipu_alloc(p, g->n_value, sizeof(int));
     p->var_of = lp_ipu_alloc(p, g->n_value, sizeof(int));
     p->var_ipu = lp_ipu_alloc(p, p->step->n_var, sizeof(int));
+    if (!p->placement.ipu && !p->placement.stage && !p->placement.phase)
+        s->of_origin = lp_ipu_scratch(p, g->n_origin, sizeof(int));
     s->key_of = lp_ipu_scratch(p, g->n_node, sizeof(int));
     s->round = lp_ipu_scratch(p, g->n_node, sizeof(int));
     s->wanted = lp_ipu_scratch(p, g->n_node, sizeof(int));

@@ -55,12 +55,15 @@ int lp_tiles_classes(const LpTiles *t, LpSpread s, int *first)
 void lp_tiles_add_to(int64_t *b, const LpTiles *t, LpSpread s, int64_t times)
 {
     int first = 0, n = LP_TILE_CLASSES;
+    int64_t bytes = times * s.tile;
     if (s.used <= 0)
         return;
     if (s.used < t->n)
         n = lp_tiles_classes(t, s, &first);
-    for (int i = 0; i < n; i++)
-        b[(first + i) % LP_TILE_CLASSES] += times * s.tile;
+    for (int i = first; i < LP_TILE_CLASSES && i < first + n; i++)
+        b[i] += bytes;
+    for (int i = 0; i < first + n - LP_TILE_CLASSES; i++)
+        b[i] += bytes;
 }
 
 void lp_tiles_add(LpTiles *t, LpSpread s, int64_t times)

@@ -48,6 +48,17 @@ typedef struct LpPeak {
     int64_t held, temporary; /* of the class, in the step with most */
 } LpPeak;
 
+/* What a node makes. */
+typedef struct LpMade {
+    int n_some;    /* tensors that are on some tiles, */
+    LpSpread last; /* the last of them */
+    LpTiles some;  /* they, if there are several */
+    int64_t whole; /* of every tile: others */
+    int64_t total; /* bytes over all tiles */
+} LpMade;
+
+void lp_made_add(LpMade *m, LpSpread s);
+
 /* `always`: what is there beside, borrowed. Scratch, for so many steps; NULL
  * when memory is short, which p->err tells. */
 LpPeaks *lp_peaks_new(LpIpuPlan *p, const LpTiles *always, size_t steps);
@@ -56,7 +67,7 @@ void lp_peaks_add(LpPeaks *x, LpSpread s, int64_t times);
 /* A step in which a tile needs `temporary` bytes beside, of which `early` are
  * gone when it has what is made (NULL: early is 0). */
 void lp_peaks_step(LpPeaks *x, int64_t temporary, int64_t early,
-                   const LpTiles *made);
+                   const LpMade *made);
 LpPeak lp_peaks_of(LpPeaks *x, int class);
 /* Of the fullest tile, with what is always there, and when. */
 int64_t lp_peaks_fullest(LpPeaks *x, uint32_t *at);
@@ -72,7 +83,12 @@ typedef struct LpNodesOf {
 typedef struct LpByIpu {
     LpNodesOf node, update; /* of step->micro, of step->update */
     LpNodesOf owned;        /* variables, copies of other IPUs' too */
-    LpNodesOf touched;      /* of the update, also those that only read from it;
+    /* runs; stashes; copies from it and to it; transfers */
+    LpNodesOf run, stash, copy, transfer;
+    size_t *stash_of, *next_stash; /* of a value, + 1: the first, the one after
+                                    */
+    size_t *copy_of, *next_copy;   /* likewise */
+    LpNodesOf touched; /* of the update, also those that only read from it;
                                none without an update, as those below: */
     int *var, *out; /* by value of the update: the variable of which it is the
                        old one, the new one; -1 */
