@@ -407,7 +407,7 @@ static int report_fields(lua_State *L)
 LP_BOX_FREE(plan_free, lp_ipu_plan_free)
 static const LpBoxClass plan_class = {"lupine.plan", "plan", plan_free};
 
-const LpIpuPlan *lp_check_plan(lua_State *L)
+static const LpIpuPlan *check_plan(lua_State *L)
 {
     return lp_check_box(L, 1, &plan_class);
 }
@@ -448,7 +448,7 @@ const LpIpuPlan *lp_check_whole_plan(lua_State *L)
 /* plan:report() -> table of all but the schedule and the nodes */
 static int plan_report(lua_State *L)
 {
-    push_walk(L, lp_check_plan(L), LP_WALK_FIGURES);
+    push_walk(L, check_plan(L), LP_WALK_FIGURES);
     lua_pushnil(L);
     lua_setfield(L, -2, "schedule");
     return 1;
@@ -464,7 +464,7 @@ static int plan_schedule(lua_State *L)
 /* plan:nodes() -> {{operator=, cycles=, …}, …} */
 static int plan_nodes(lua_State *L)
 {
-    push_walk(L, lp_check_plan(L), LP_WALK_NODES);
+    push_walk(L, check_plan(L), LP_WALK_NODES);
     lua_getfield(L, -1, "nodes");
     return 1;
 }
@@ -472,7 +472,7 @@ static int plan_nodes(lua_State *L)
 /* plan:liveness() -> {ipus = {[0] = {bytes=, spans=, …}, …}} */
 static int plan_liveness(lua_State *L)
 {
-    push_walk(L, lp_check_plan(L), LP_WALK_LIVENESS);
+    push_walk(L, check_plan(L), LP_WALK_LIVENESS);
     return 1;
 }
 
@@ -493,7 +493,7 @@ LP_FUNCTION_AS(plan_json, push_made(L, lp_report_json))
 /* plan:step() -> the step that it is of */
 static int plan_step(lua_State *L)
 {
-    const LpIpuPlan *p = lp_check_plan(L);
+    const LpIpuPlan *p = check_plan(L);
     LpBox *b = lp_new_box(L, &lp_step_class);
     b->p = lp_step_retain(p->step);
     return 1;

@@ -8,9 +8,8 @@
 LpIpuOptions lp_read_ipu_options(lua_State *L, int t); /* the table at t */
 /* A closed box for a plan, pushed. */
 LpBox *lp_new_plan(lua_State *L);
-/* The plan at 1, borrowed. */
-const LpIpuPlan *lp_check_plan(lua_State *L);
-const LpIpuPlan *lp_check_whole_plan(lua_State *L); /* with all acts */
+/* The plan at 1, borrowed, with its whole schedule. */
+const LpIpuPlan *lp_check_whole_plan(lua_State *L);
 
 /* plan:replay(inputs, how): replay.c */
 int lp_plan_replay(lua_State *L);
