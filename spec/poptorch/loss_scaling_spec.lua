@@ -87,6 +87,22 @@ describe("automatic loss scaling", function()
     end
   end)
 
+  it("does not count what is the loss's own gradient times something", function()
+    local Net = nn.Module:extend("Net")
+    function Net:init()
+      self.w = nn.Parameter(torch.ones({ 5 }):half())
+    end
+    function Net:forward(x)
+      local s = (self.w * x):sum()
+      return poptorch.identity_loss(s * torch.tanh(s), "none")
+    end
+    local net = Net()
+    local model = poptorch.trainingModel(net, options(),
+      poptorch.optim.SGD({ params = net:parameters(), lr = 0.0, loss_scaling = 1.0 }))
+    model(torch.ones(5):half())
+    assert.equal(8, model:getAnchoredTensor("counts"):sum():item())
+  end)
+
   it("takes optimizers of PyTorch", function()
     for _, kind in ipairs({ "SGD", "Adam", "AdamW", "RMSprop" }) do
       local model = trained(torch.optim[kind], { lr = 0.01 })

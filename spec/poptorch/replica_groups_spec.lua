@@ -482,14 +482,28 @@ describe("replicaGrouping refuses", function()
   end)
 end)
 
+-- The weight alone, on the first of two IPUs.
+local Apart = nn.Module:extend("Apart")
+
+function Apart:forward(x)
+  local h
+  do
+    local _ <close> = poptorch.Block("0", { ipu_id = 0 })
+    h = self.w * x
+  end
+  local _ <close> = poptorch.Block("1", { ipu_id = 1 })
+  return poptorch.identity_loss(h, "sum")
+end
+
 describe("the cost of weights in replica groups", function()
   -- For one weight of 4096 elements a replica: bytes that replicas exchange in the
   -- update, the cycles of that, bytes of the state, cycles of the arithmetic.
-  local function exchanged(replicas, group, size, location)
-    local net = models.Sum(0)
+  local function exchanged(replicas, group, size, location, two)
+    local net = two and Apart() or models.Sum(0)
     local slices = group and (group == Kind.NoGrouping and replicas or replicas // size)
     net.w = nn.Parameter(torch.zeros(slices and { slices, 4096 } or { 4096 }))
     local opts = poptorch.Options():replicationFactor(replicas):useOfflineIpuTarget(2)
+    opts.Training:gradientAccumulation(two and 4 or 1)
     if location then
       opts.TensorLocations:setOptimizerLocation(poptorch.TensorLocationSettings()
         :useReplicatedTensorSharding(true):minElementsForReplicatedTensorSharding(2))
@@ -498,7 +512,7 @@ describe("the cost of weights in replica groups", function()
     if group then
       model.w:replicaGrouping(group, size, Retrieval.OnePerGroup)
     end
-    model:compile(torch.zeros(replicas, 4096))
+    model:compile(torch.zeros(replicas * (two and 4 or 1), 4096))
     local r, bytes, cycles, update = model:report(), 0, 0, 0
     for _, row in ipairs(r.schedule) do
       cycles = cycles + row.collective
@@ -525,6 +539,11 @@ describe("the cost of weights in replica groups", function()
     assert.truthy(far(8) > near_by) -- beyond a machine of four
     assert.equal(far(8), far(64))
     assert.truthy(far(128) > far(64)) -- beyond a rack of 64
+    local function of_two(replicas)
+      return (select(2, exchanged(replicas, Kind.Orthogonal, 2, nil, true)))
+    end
+    assert.equal(far(64), of_two(32)) -- as far as replicas of one IPU
+    assert.equal(far(128), of_two(64))
   end)
 
   it("divides the update among the replicas of a group that share the state out", function()
