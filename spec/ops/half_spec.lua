@@ -402,3 +402,94 @@ describe("small and large rows of a half type", function()
     end)
   end
 end)
+
+-- Of PyTorch 2.15: sums, remainders and powers take a number as a half, products and
+-- quotients do not.
+local X = { float16 = { 0.360107422, 0.393310547, 0.357177734, 0.360107422 },
+  bfloat16 = { 0.0693359375, 0.30078125, 0.330078125, -0.0732421875 } }
+local Y = { float16 = { 1, -0.659179688, 1.03417969, 0.77734375 },
+  bfloat16 = { 0.390625, -1.96875, -1.859375, -1 } }
+local by_numbers = {
+  ["x + 0.1"] = { function(x)
+    return x + 0.1
+  end,
+    float16 = { 0.459960938, 0.493164062, 0.45703125, 0.459960938 },
+    bfloat16 = { 0.169921875, 0.400390625, 0.4296875, 0.0268554688 },
+  },
+  ["x - 0.1"] = { function(x)
+    return x - 0.1
+  end,
+    float16 = { 0.260253906, 0.293457031, 0.257324219, 0.260253906 },
+    bfloat16 = { -0.0307617188, 0.201171875, 0.23046875, -0.173828125 },
+  },
+  ["0.3 - x"] = { function(x)
+    return 0.3 - x
+  end,
+    float16 = { -0.0600585938, -0.0932617188, -0.0571289062, -0.0600585938 },
+    bfloat16 = { 0.231445312, 0, -0.029296875, 0.375 },
+  },
+  ["x + 0.1 y"] = { function(x, y)
+    return torch.add(x, y, { alpha = 0.1 })
+  end,
+    float16 = { 0.459960938, 0.327392578, 0.460449219, 0.437744141 },
+    bfloat16 = { 0.108398438, 0.103515625, 0.143554688, -0.173828125 },
+  },
+  ["x - 0.3 y"] = { function(x, y)
+    return torch.sub(x, y, { alpha = 0.3 })
+  end,
+    float16 = { 0.0600585938, 0.591308594, 0.046875, 0.126831055 },
+    bfloat16 = { -0.0480957031, 0.89453125, 0.890625, 0.227539062 },
+  },
+  ["fmod"] = { function(x)
+    return torch.fmod(x, 0.3)
+  end,
+    float16 = { 0.0600585938, 0.0932617188, 0.0571289062, 0.0600585938 },
+    bfloat16 = { 0.0693359375, 0, 0.029296875, -0.0732421875 },
+  },
+  ["remainder"] = { function(x)
+    return x % 0.3
+  end,
+    float16 = { 0.0600585938, 0.0932617188, 0.0571289062, 0.0600585938 },
+    bfloat16 = { 0.0693359375, 0, 0.029296875, 0.227539062 },
+  },
+  ["|x| ^ 0.3"] = { function(x)
+    return x:abs() ^ 0.3
+  end,
+    float16 = { 0.735839844, 0.755859375, 0.734375, 0.735839844 },
+    bfloat16 = { 0.447265625, 0.6953125, 0.71484375, 0.455078125 },
+  },
+  ["0.3 ^ x"] = { function(x)
+    return 0.3 ^ x
+  end,
+    float16 = { 0.6484375, 0.623046875, 0.650390625, 0.6484375 },
+    bfloat16 = { 0.921875, 0.6953125, 0.671875, 1.09375 },
+  },
+  ["0.1 x"] = { function(x)
+    return x * 0.1
+  end,
+    float16 = { 0.0360107422, 0.0393371582, 0.0357055664, 0.0360107422 },
+    bfloat16 = { 0.00692749023, 0.0300292969, 0.0329589844, -0.00732421875 },
+  },
+  ["x / 0.3"] = { function(x)
+    return x / 0.3
+  end,
+    float16 = { 1.20019531, 1.31054688, 1.19042969, 1.20019531 },
+    bfloat16 = { 0.231445312, 1, 1.1015625, -0.244140625 },
+  },
+}
+
+describe("a number beside a half type", function()
+  for text, of in pairs(by_numbers) do
+    it("is rounded where PyTorch's is: " .. text, function()
+      for name, values in pairs(X) do
+        local dtype = torch[name]
+        local x = torch.tensor(values, { dtype = torch.float64 }):to(dtype)
+        local y = torch.tensor(Y[name], { dtype = torch.float64 }):to(dtype)
+        local want = torch.tensor(of[name], { dtype = torch.float64 }):to(dtype)
+        assert.same(want:tolist(), of[1](x, y):tolist())
+        local compiled = lupine.compile(of[1], { x, y })
+        assert.same(want:tolist(), compiled(x, y):tolist())
+      end
+    end)
+  end
+end)

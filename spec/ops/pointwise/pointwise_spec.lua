@@ -124,8 +124,9 @@ end
 
 describe("a pointwise operator", function()
   it("takes zero and infinity to a power of any size", function()
-    for _, e in ipairs({ 1e-45, 1e-3, 0.1, 0.3, 2.5, 1e30 }) do
-      for _, dtype in ipairs({ torch.float32, torch.bfloat16 }) do
+    for _, dtype in ipairs({ torch.float32, torch.bfloat16 }) do
+      local least = dtype == torch.float32 and 1e-45 or 1e-38 -- of bfloat16 less is 0
+      for _, e in ipairs({ least, 1e-3, 0.1, 0.3, 2.5, 1e30 }) do
         local x = torch.tensor({ 0, -0.0, inf, -inf }, { dtype = dtype })
         assert.same({ 0, 0, inf, inf }, x:pow(e):tolist())
         assert.same({ inf, inf, 0, 0 }, x:pow(-e):tolist())

@@ -70,6 +70,7 @@ typedef struct LpPointwise {
     uint8_t policy; /* LpPwPolicy */
     uint8_t cost;   /* LP_EW_… of runtime/cost */
     uint8_t scaled; /* LpPwScaled */
+    bool narrow;    /* of half results: a number and alpha are halves, too */
     /* The cost's row by the attributes. NULL: always `cost`. */
     uint8_t (*cost_by)(const LpAttr *attr);
     /* The operator's own shape rule, run after the policy's: refuses what that

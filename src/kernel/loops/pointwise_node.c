@@ -118,8 +118,9 @@ void lp_pointwise_resolve(const LpKernelReq *r, LpPwNode *n)
     LpDtype t = lp_plain_type(values);
     /* an integer wraps to the operands' type first: uint8 255 equals -1 */
     bool wraps = lp_dtype_kind(values) == LP_KIND_INT;
-    n->number =
-        wraps || (pw->policy == LP_PW_BOOL && lp_is_float(values)) ? values : t;
+    bool rounds = pw->policy == LP_PW_BOOL ? lp_is_float(values)
+                                           : pw->narrow && lp_is_half(values);
+    n->number = wraps || rounds ? values : t;
     n->n_in = (int8_t)r->n_in;
     for (int i = 0; i < r->n_in; i++)
         n->operand[i] = (int8_t)i;

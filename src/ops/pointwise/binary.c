@@ -219,6 +219,12 @@ static LpVal elu_second(LpGrad *g)
 LP_PW_SELECT(select_add)
 {
     bool sub = r->op->id == LP_OP_sub;
+    LpDtype t = r->out[0].dtype;
+    uint16_t alpha;
+    if (lp_is_half(t)) { /* what it multiplies is of that type, so is it */
+        lp_scalar_store(lp_float(n->p[0].f), t, &alpha);
+        n->p[0].f = lp_scalar_f(lp_scalar_load(t, &alpha));
+    }
     if (n->p[0].f == 1)
         return sub ? LP_LOOP_sub : LP_LOOP_add;
     if (sub) {
@@ -246,7 +252,8 @@ LP_PW_SELECT(select_pow)
         {2, LP_LOOP_square},   {3, LP_LOOP_cube},        {0.5, LP_LOOP_sqrt},
         {-0.5, LP_LOOP_rsqrt}, {-1, LP_LOOP_reciprocal},
     };
-    n->number = type; /* an exponent stays itself */
+    if (!lp_is_half(n->number))
+        n->number = type; /* an exponent stays itself */
     if (type == LP_I64 || !r->in[1].is_imm)
         return LP_LOOP_pow;
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
