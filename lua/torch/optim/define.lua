@@ -76,11 +76,12 @@ end
 
 --- The class.
 ---@param sig string
----@param body {rule: function?, update: function?, differentiable: function?, check: function?,
----  base: table?, complete: function?, strict: boolean?} check(numbers, group): the group with
----  tensors as numbers, and itself; complete(arguments) adds what the signature
----  does not say; strict: foreach refuses tensors; differentiable: the
----  update that a gradient goes through, else made of `update`
+---@param body {rule: function?, update: function?, differentiable: function?,
+---  halves: function?, check: function?, base: table?, complete: function?,
+---  strict: boolean?} check(numbers, group): the group with tensors as numbers, and itself;
+---  complete(arguments) adds what the signature does not say; strict: foreach refuses
+---  tensors; differentiable: the update that a gradient goes through, else made of
+---  `update`; halves: of half parameters, unless it is fused
 ---@return table
 return function(sig, body)
   local parsed = signature(sig)
@@ -120,6 +121,9 @@ return function(sig, body)
   cls.update = body.update and function(self, group, param, grad)
     return body.update(self, in_numbers(group), param, grad)
   end or cls.update
+  cls._halves = body.halves and function(self, group, param, grad)
+    return body.halves(self, in_numbers(group), param, grad)
+  end or cls._halves
   cls._differentiable = body.differentiable
     or body.update and differentiable.of(body.update, parsed.name)
   signatures.note(cls, sig)

@@ -49,11 +49,12 @@ M.Adadelta = define("Adadelta(params, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0,
   update = function(self, group, param, grad)
     local _, g = start(self, group, param, grad)
     local rho, eps = group.rho, group.eps
-    local square = self:state_tensor(param, "square_avg"):mul_(rho):add_(g * g * (1 - rho))
+    local square = self:state_tensor(param, "square_avg"):mul_(rho)
+      :addcmul_(g, g, { value = 1 - rho })
     local acc = self:state_tensor(param, "acc_delta")
     local delta = (acc + eps):sqrt() / (square + eps):sqrt() * g
-    acc:mul_(rho):add_(delta * delta * (1 - rho))
-    param:sub_(delta * group.lr)
+    acc:mul_(rho):addcmul_(delta, delta, { value = 1 - rho })
+    plain.add(param, delta, -group.lr)
   end,
   check = function(group)
     ranged("Adadelta", group, "rho", group.rho <= 1, "0 to 1")
@@ -65,10 +66,10 @@ M.Adamax = define("Adamax(params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_
     update = function(self, group, param, grad)
       local step, g = start(self, group, param, grad)
       local beta1, beta2 = group.betas[1], group.betas[2]
-      local mean = self:state_tensor(param, "exp_avg"):mul_(beta1):add_(g * (1 - beta1))
+      local mean = self:state_tensor(param, "exp_avg"):lerp_(g, 1 - beta1)
       local top = self:state_tensor(param, "exp_inf")
       top:copy_((top * beta2):maximum(g:abs() + group.eps))
-      param:sub_(mean / top * (group.lr / (1 - beta1 ^ step)))
+      plain.add_quotient(param, mean, top, -group.lr / (1 - beta1 ^ step))
     end,
   })
 
@@ -80,11 +81,11 @@ M.RAdam = define("RAdam(params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_de
       local left = 1 - beta2 ^ step
       local highest = 2 / (1 - beta2) - 1
       local rho = highest - 2 * step * beta2 ^ step / left
-      local x = mean * (group.lr / (1 - beta1 ^ step))
+      local x = mean / (1 - beta1 ^ step) * group.lr
       if rho > 5 then
         local rect = math.sqrt((rho - 4) * (rho - 2) * highest
           / ((highest - 4) * (highest - 2) * rho))
-        x = x / (square:sqrt() + group.eps) * (rect * math.sqrt(left))
+        x = x * (math.sqrt(left) / (square:sqrt() + group.eps)) * rect
       end
       param:sub_(x)
     end,
@@ -97,7 +98,7 @@ M.ASGD = define("ASGD(params, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_de
     local eta, mu = self:state_tensor(param, "eta"), self:state_tensor(param, "mu")
     local mean = self:state_tensor(param, "ax")
     local rate, share = eta:item(), mu:item()
-    param:mul_(1 - group.lambd * rate):sub_(g * rate)
+    param:mul_(1 - group.lambd * rate):add_(g, { alpha = -rate })
     mean:add_((param - mean) * share)
     local lr = Optimizer.number(group.lr)
     eta:fill_(lr / (1 + group.lambd * lr * step) ^ group.alpha)

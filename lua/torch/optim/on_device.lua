@@ -3,12 +3,13 @@ local Optimizer = require("torch.optim.optimizer")
 local define = require("torch.optim.define")
 local differentiable = require("torch.optim.differentiable")
 local errors = require("lupine.base.errors")
-local plain = require("torch.optim.plain")
+local one_by_one = require("torch.optim.one_by_one")
 
 local M = {}
 
 -- foreach, fused and capturable choose between implementations of the same
--- update; there is one here.
+-- update; there is one here, but for half parameters (`halves`), where fused tells
+-- whether each operation rounds.
 
 local function flags(group, names)
   local attrs = {}
@@ -25,6 +26,7 @@ M.SGD = define("SGD(params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, ne
         "SGD: Nesterov momentum requires a momentum and zero dampening")
     end,
     differentiable = differentiable.SGD,
+    halves = one_by_one.SGD,
     rule = function(group)
       local buffer = Optimizer.number(group.momentum) ~= 0 and "state:momentum_buffer"
       return {
@@ -76,6 +78,7 @@ M.Adam = define("Adam" .. ADAM:format("0", "foreach=None, maximize=False, captur
   .. "differentiable=False, fused=None, decoupled_weight_decay=False"), {
     rule = adam,
     differentiable = differentiable.Adam,
+    halves = one_by_one.Adam,
     strict = true,
   })
 
@@ -83,6 +86,7 @@ M.AdamW = define("AdamW" .. ADAM:format("1e-2", "maximize=False, foreach=None, "
   .. "capturable=False, differentiable=False, fused=None"), {
     rule = adam,
     differentiable = differentiable.Adam,
+    halves = one_by_one.Adam,
     strict = true,
     complete = function(a)
       a.decoupled_weight_decay = true -- a group may say otherwise
@@ -92,6 +96,7 @@ M.AdamW = define("AdamW" .. ADAM:format("1e-2", "maximize=False, foreach=None, "
 M.RMSprop = define("RMSprop(params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, "
   .. "centered=False, capturable=False, foreach=None, maximize=False, differentiable=False)", {
     differentiable = differentiable.RMSprop,
+    halves = one_by_one.RMSprop,
     rule = function(group)
       local mean = group.centered and "state:grad_avg"
       local buffer = Optimizer.number(group.momentum) > 0 and "state:momentum_buffer"
@@ -108,18 +113,11 @@ M.RMSprop = define("RMSprop(params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=
 
 -- ---- Adagrad ------------------------------------------------------------------------
 
--- What a gradient goes through.
-local function adagrad(self, group, param, grad)
-  local step, g = plain.start(self, group, param, grad)
-  local sum = self:state_tensor(param, "sum"):add_(g * g)
-  local lr = group.lr / (1 + (step - 1) * group.lr_decay)
-  param:sub_(g / (sum:sqrt() + group.eps) * lr)
-end
-
 M.Adagrad = define("Adagrad(params, lr=1e-2, lr_decay=0, weight_decay=0, "
   .. "initial_accumulator_value=0, eps=1e-10, foreach=None, maximize=False, "
   .. "differentiable=False, fused=None)", {
-    differentiable = differentiable.of(adagrad, "Adagrad"),
+    differentiable = differentiable.of(one_by_one.Adagrad, "Adagrad"),
+    halves = one_by_one.Adagrad,
     rule = function(group)
       return {
         op = "adagrad_step",
@@ -139,23 +137,11 @@ end
 
 -- ---- NAdam --------------------------------------------------------------------------
 
-local function nadam(self, group, param, grad)
-  local step, g = plain.start(self, group, param, grad)
-  local mean, square, beta1, beta2 = plain.moments(self, group, param, g)
-  local function mu_at(t)
-    return beta1 * (1 - 0.5 * 0.96 ^ (t * group.momentum_decay))
-  end
-  local mu, next_mu = mu_at(step), mu_at(step + 1)
-  local product = self:state_tensor(param, "mu_product"):mul_(mu):item()
-  local root = (square / (1 - beta2 ^ step)):sqrt() + group.eps
-  param:sub_(g / root * (group.lr * (1 - mu) / (1 - product)))
-  param:sub_(mean / root * (group.lr * next_mu / (1 - product * next_mu)))
-end
-
 M.NAdam = define("NAdam(params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, "
   .. "momentum_decay=4e-3, decoupled_weight_decay=False, foreach=None, maximize=False, "
   .. "differentiable=False, capturable=False)", {
-    differentiable = differentiable.of(nadam, "NAdam"),
+    differentiable = differentiable.of(one_by_one.NAdam, "NAdam"),
+    halves = one_by_one.NAdam,
     rule = function(group)
       local attrs = flags(group, { "maximize" })
       attrs.decoupled = group.decoupled_weight_decay and true or nil

@@ -246,14 +246,19 @@ function Optimizer:update(group, param, grad)
   core.forms.internal[rule.op](table.unpack(args, 1, n + 1))
 end
 
+local HALF = { [core.dtypes.float16] = true, [core.dtypes.bfloat16] = true }
+
 local function step_groups(self)
   for _, group in ipairs(self.param_groups) do
-    local update = group.differentiable and self._differentiable or self.update
+    local plain = group.differentiable and self._differentiable or self.update
     for _, p in ipairs(group.params) do
       local grad = p.grad
       if grad then
+        local halves = self._halves and not group.differentiable and group.fused ~= true
+          and HALF[p.dtype]
         errors.check(not group.capturable, "AssertionError", "%s: capturable = true is for steps "
           .. "in a CUDA graph; here there is none", getmetatable(self).__name)
+        local update = halves and self._halves or plain
         update(self, group, p, grad)
       end
     end
