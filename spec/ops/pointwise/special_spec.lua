@@ -192,3 +192,26 @@ describe("pointwise", function()
     near(torch.autograd.grad(slope:sum(), x)[1], { -math.pi ^ 2 / 3 }, { 1e-12, 0 })
   end)
 end)
+
+-- (-1)^(n+1) n! sum 1/(x+k)^(n+1): of every type, as PyTorch's
+describe("polygamma at its poles", function()
+  for _, dtype in ipairs({ torch.float16, torch.bfloat16, torch.float32, torch.float64 }) do
+    it("is infinite, of one sign for each order: " .. tostring(dtype), function()
+      local x = torch.tensor({ 0, -0.0, -1, -2 }, { dtype = dtype }):requires_grad_()
+      for n = 1, 4 do
+        local sign = n % 2 == 1 and 1 or -1
+        local y = torch.polygamma(n, x)
+        x.grad = nil
+        y:backward(torch.ones_like(y))
+        assert.is_true(y:eq(sign * math.huge):all():item())
+        assert.is_true(x.grad:eq(-sign * math.huge):all():item())
+      end
+      x.grad = nil
+      local y = torch.digamma(x)
+      y:backward(torch.ones_like(y))
+      assert.same({ -math.huge, math.huge }, y:narrow(0, 0, 2):tolist())
+      assert.is_true(y:narrow(0, 2, 2):isnan():all():item())
+      assert.is_true(x.grad:eq(math.huge):all():item())
+    end)
+  end
+end)

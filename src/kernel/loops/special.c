@@ -87,6 +87,7 @@ double lp_polygamma(int n, double x)
     if (n == 1)
         return trigamma(x);
     double s = 0, fact = tgamma(n + 1.0);
+    x += 0; /* of -0 an odd power would be negative */
     for (; x < 12 + n; x++)
         s += fact * pow(x, -(n + 1.0));
     s += fact / n * pow(x, -n) + fact / 2 * pow(x, -(n + 1.0));
