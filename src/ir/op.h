@@ -230,6 +230,7 @@ typedef struct LpKernelReq {
     LpNumerics numerics; /* of the step; all false outside steps */
     const char *where;   /* what exceptions say of it; NULL: its name */
     bool fast;           /* a quicker algorithm that rounds more will do */
+    bool keeps; /* what is made of a parameter alone may be made once */
     /* float32 products may be made of so many bfloat16 pieces of each number
      * where that is quicker; LP_SPLIT_ALL keep all its bits, 0: none */
     int split;

@@ -369,7 +369,8 @@ describe("a packed copy of a weight", function()
   end)
 
   it("follows windows that are written, as Winograd's products want them", function()
-    local w, first, x = values(64, 64, 3, 3) * 0.1, values(64, 16, 1, 1), values(4, 16, 16, 16)
+    -- 16 tiles: too few where windows are transformed in each call
+    local w, first, x = values(64, 64, 3, 3) * 0.1, values(64, 16, 1, 1), values(1, 16, 16, 16)
     local function fn(a)
       return F.conv2d(F.conv2d(a, first), w, nil, { padding = 1 })
     end
@@ -383,6 +384,14 @@ describe("a packed copy of a weight", function()
       local got = exec:run(compiled.feed(at, { x }), {})[at["output output_1"]]
       local off = (got - want * i):abs():max():item()
       assert.is_true(off < 5e-5 * (want * i):abs():max():item())
+    end
+    if core.host.cpu().simd == "avx2" then
+      local direct = step:compile({ winograd = false })
+      direct:write(at["parameter w"], w * 3)
+      local function result(of)
+        return of:run(compiled.feed(at, { x }), {})[at["output output_1"]]
+      end
+      assert.is_false(compiled.same_bits(result(exec), result(direct)))
     end
   end)
 

@@ -16,6 +16,7 @@
  * library does not take, run the direct loops of convref.c in float64. */
 #include <string.h>
 
+#include "src/base/cpu.h"
 #include "src/base/interrupt.h"
 #include "src/base/mem.h"
 #include "src/kernel/attrs.h"
@@ -85,20 +86,27 @@ static LpStatus add_reorder(Conv *c, int side, const LpDnnLayout *user,
  * gradient, 0.7 to 0.85 for the weights'. 32 channels to 32 want more tiles.
  * It works on blocks: one side that has none is reordered either way.
  * Its errors are about 1e-5 of the largest result. Ours (winograd.h) takes
- * 0.3 to 0.6 of the direct one's time from these sizes on; windows that are
- * transformed in each call want that many tiles, too. */
-static bool winograd_pays(LpDnnPass pass, const LpConvGeom *g, LpDtype t,
+ * 0.3 to 0.6 of the direct one's time from these sizes on, and from `ONCE` tiles
+ * where windows are transformed once. */
+static bool winograd_pays(const LpKernelReq *r, LpDnnPass pass,
+                          const LpConvGeom *g,
                           const LpDesc *const side[LP_CONV_SIDES])
 {
     enum { CHANNELS = 32, PRODUCTS = 2048, TILES = 64, FEW = 32, MANY = 512 };
+    enum { ONCE = 12 };
     enum { SMALL = 256 * 256 }; /* 9 MB transformed; 512 x 512 take 38 */
-    bool fits = t == LP_F32 && g->n_spatial == 2 && g->groups == 1 &&
+    bool fits = r->fast && side[LP_CONV_DST]->dtype == LP_F32 &&
+                g->n_spatial == 2 && g->groups == 1 &&
                 (side[LP_CONV_SRC]->block || side[LP_CONV_DST]->block);
     for (int i = 0; i < 2 && fits; i++)
         fits = g->kernel[i] == 3 && g->stride[i] == 1 && g->dilation[i] == 1;
     int64_t products = g->c_src * g->c_dst;
     bool few = pass == LP_DNN_BACKWARD_WEIGHTS && products <= SMALL;
-    int64_t least = products < PRODUCTS ? MANY : few ? FEW : TILES;
+    bool once = r->keeps && lp_cpu_simd() == LP_SIMD_AVX2;
+    int64_t least = once                  ? ONCE
+                    : products < PRODUCTS ? MANY
+                    : few                 ? FEW
+                                          : TILES;
     return fits && g->c_src >= CHANNELS && g->c_dst >= CHANNELS &&
            g->n * ((g->dst[0] + 3) / 4) * ((g->dst[1] + 3) / 4) >= least;
 }
@@ -154,8 +162,7 @@ static LpStatus choose(Conv *c, const LpConvGeom *g,
                        LpErr *e)
 {
     bool kept = side[LP_CONV_SRC]->block || side[LP_CONV_DST]->block;
-    bool winograd =
-        r->fast && winograd_pays(c->pass, g, side[LP_CONV_DST]->dtype, side);
+    bool winograd = winograd_pays(r, c->pass, g, side);
     for (;; kept = false) {
         LpDnnConv d = {.threads = r->threads};
         LpErr probe = {0};
@@ -216,8 +223,8 @@ static LpStatus choose_any(Conv *c, const LpConvGeom *g,
         return c->depthwise ? describe_own(c, g, d.block, side, user, e)
                             : e->code;
     }
-    if (r->fast && c->pass != LP_DNN_BACKWARD_WEIGHTS &&
-        winograd_pays(c->pass, g, side[LP_CONV_DST]->dtype, side) &&
+    if (c->pass != LP_DNN_BACKWARD_WEIGHTS &&
+        winograd_pays(r, c->pass, g, side) &&
         lp_winograd_takes(g, c->pass == LP_DNN_BACKWARD_DATA, &w)) {
         c->winograd = kept(&w, sizeof w, e);
         return c->winograd

@@ -41,6 +41,11 @@ static bool may_pack(const LpLower *l, int64_t reads)
             s->gradient_accumulation * l->program->topology.local >= reads);
 }
 
+bool lp_packs_once(const LpLower *l)
+{
+    return may_pack(l, INT64_MAX);
+}
+
 /* The parameter in whose memory v lies, or -1. */
 static int param_of(const LpLower *l, LpVal v)
 {

@@ -284,7 +284,8 @@ LpStatus lp_weight_layout_choose(LpLower *l, const LpGraphNode *n)
                      .n_out = 1,
                      .in = in,
                      .out = &out,
-                     .fast = l->o->fast};
+                     .fast = l->o->fast,
+                     .keeps = lp_packs_once(l)};
     r.threads = lp_width_of(&r, l->o->threads);
     LpConvLayout h;
     LpErr probe = {0}; /* a window the library does not take: plain rows */
