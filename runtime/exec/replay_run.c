@@ -207,6 +207,39 @@ static LpStatus keep_part(LpReplay *x, LpVal v, const void *from, int64_t mb,
 }
 
 /* ---- entries ------------------------------------------------------------- */
+/* The new value of a variable, or an output. */
+static LpStatus write_var(LpReplay *x, const LpWhen *w, size_t i, LpErr *e)
+{
+    const LpVariable *var = &x->step->var[i];
+    LpVal v = var->micro_out;
+    void *from, *made = NULL;
+    if (lp_ipu_is_free(x->p, v)) /* returned as it is where it lives */
+        from = lp_replay_here(x, (size_t)x->p->var_of[v]);
+    else
+        LP_TRY(look(x, w, v, &from, &made, e));
+    LpStatus s = LP_OK;
+    if (!lp_replay_has(x, i, w->run, false))
+        s = lp_replay_dead_read(x, v, w->run, e);
+    else if (lp_ipu_off_chip(x->p, var))
+        lp_replay_store(
+            x, w, lp_ipu_transfer(x->p, LP_TRANSFER_VAR, i, w->run, false));
+    if (s == LP_OK)
+        lp_replay_output(x, i, from);
+    lp_free(made);
+    return s;
+}
+
+/* Gradients that leave the chip when they are made. */
+static LpStatus send_off(LpReplay *x, const LpWhen *w, LpVal v, LpErr *e)
+{
+    for (size_t i = 0; i < x->step->n_var; i++)
+        if (x->step->var[i].micro_out == v &&
+            lp_ipu_leaves(x->p, &x->step->var[i]) &&
+            lp_ipu_pass_making(x->p, v) == w->run)
+            LP_TRY(write_var(x, w, i, e));
+    return LP_OK;
+}
+
 static LpStatus results(LpReplay *x, const LpWhen *w, const LpGraphNode *d,
                         void **out, LpErr *e)
 {
@@ -296,6 +329,8 @@ static LpStatus run_entry(LpReplay *x, const LpWhen *w, LpNodeId id, LpErr *e)
             lp_free(at[n + i]);
         lp_free(at);
     }
+    for (uint32_t i = 0; i < d->n_out && s == LP_OK; i++)
+        s = send_off(x, w, d->out + i, e);
     if (s == LP_OK)
         s = lp_replay_account(x, x->p->pass[w->run].ipu, x->p->cost[id].cost,
                               made_bytes(x, w, d), e);
@@ -545,32 +580,12 @@ void lp_replay_output(LpReplay *x, size_t var, const void *from)
 }
 
 /* Variables and outputs that the run writes. */
-static LpStatus write_var(LpReplay *x, const LpWhen *w, size_t i, LpErr *e)
-{
-    const LpVariable *var = &x->step->var[i];
-    LpVal v = var->micro_out;
-    void *from, *made = NULL;
-    if (lp_ipu_is_free(x->p, v)) /* returned as it is where it lives */
-        from = lp_replay_here(x, (size_t)x->p->var_of[v]);
-    else
-        LP_TRY(look(x, w, v, &from, &made, e));
-    LpStatus s = LP_OK;
-    if (!lp_replay_has(x, i, w->run, false))
-        s = lp_replay_dead_read(x, v, w->run, e);
-    else if (lp_ipu_off_chip(x->p, var))
-        lp_replay_store(
-            x, w, lp_ipu_transfer(x->p, LP_TRANSFER_VAR, i, w->run, false));
-    if (s == LP_OK)
-        lp_replay_output(x, i, from);
-    lp_free(made);
-    return s;
-}
-
 static LpStatus write_vars(LpReplay *x, const LpWhen *w, LpErr *e)
 {
     for (size_t i = 0; i < x->step->n_var; i++) {
         LpVal v = x->step->var[i].micro_out;
         if (lp_is_value(v) && !lp_ipu_is_sum(x->p, v) &&
+            !lp_ipu_leaves(x->p, &x->step->var[i]) &&
             lp_ipu_pass_making(x->p, v) == w->run)
             LP_TRY(write_var(x, w, i, e));
     }

@@ -562,6 +562,9 @@ static inline bool lp_ipu_is_sum(const LpIpuPlan *p, LpVal v)
 bool lp_ipu_first_partial(const LpIpuPlan *p, size_t i);
 /* Is variable `var` on the IPU, its own or as a copy? */
 bool lp_ipu_has(const LpIpuPlan *p, int var, int ipu);
+/* Is the variable a gradient of one micro-batch that goes to streaming memory
+ * when it is made: nothing is added to an accumulator that is there? */
+bool lp_ipu_leaves(const LpIpuPlan *p, const LpVariable *v);
 /* Does the backward run find parameter `var` there, which its forward run has
  * loaded, if they are in one row? */
 bool lp_ipu_holds(const LpIpuPlan *p, size_t var, int run);

@@ -1,7 +1,8 @@
 /* Within each run, from which entry to which each value is there. A value
  * appears when it is made or, if it comes from elsewhere, at the start; it goes
  * after its last reader, or with the end of the run if it is sent, stashed or
- * written to a variable.
+ * written to a variable; a gradient that leaves for streaming memory does so when
+ * it is made.
  *
  * Memory follows live ranges with three refinements: a view shares the memory
  * of what it looks at and prolongs it; values of a variable share the
@@ -133,7 +134,7 @@ static void write_in_place(Ranges *h, int run, size_t var)
             old->alias = true;
         return;
     }
-    if (now && now->kind == LP_RANGE_MADE)
+    if (now && now->kind == LP_RANGE_MADE && !lp_ipu_leaves(h->p, v))
         now->alias = true;
     if (one)
         old->alias = !now || gone(h, old, now);
@@ -198,8 +199,10 @@ static LpStatus leave(Ranges *h, int run)
     for (size_t i = h->stash.first[run]; i < h->stash.first[run + 1]; i++)
         LP_TRY(read(h, p->stash[h->stash.at[i]].v, run, r->n));
     for (size_t i = h->made.first[run]; i < h->made.first[run + 1]; i++) {
-        LpVal v = p->step->var[h->made.at[i]].micro_out;
-        if (!lp_ipu_is_free(p, v) && !lp_ipu_is_sum(p, v))
+        const LpVariable *var = &p->step->var[h->made.at[i]];
+        LpVal v = var->micro_out;
+        if (!lp_ipu_is_free(p, v) && !lp_ipu_is_sum(p, v) &&
+            !lp_ipu_leaves(p, var))
             LP_TRY(read(h, v, run, r->n));
     }
     return LP_OK;

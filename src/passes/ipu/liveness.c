@@ -385,6 +385,9 @@ static LpStatus use(LiveUpdate *x, LpVal v, int ipu)
         made->to = made->to > x->at ? made->to : x->at;
     else if (home != l->ipu)
         LP_TRY(add_span(l, v, -1, x->at, x->at));
+    else if (x->by->out[v] >= 0 && /* it lies in its variable */
+             lp_ipu_off_chip(l->p, &l->p->step->var[x->by->out[v]]))
+        LP_TRY(come(x, x->by->out[v]));
     return LP_OK;
 }
 

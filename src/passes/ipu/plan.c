@@ -142,6 +142,13 @@ int lp_ipu_transfer(const LpIpuPlan *p, LpTransferOf of, size_t at, int run,
     return -1;
 }
 
+bool lp_ipu_leaves(const LpIpuPlan *p, const LpVariable *v)
+{
+    return v->role == LP_VAR_ACCUM && v->micro_in == LP_NOVAL &&
+           lp_is_value(v->micro_out) && !lp_ipu_is_sum(p, v->micro_out) &&
+           lp_ipu_off_chip(p, v);
+}
+
 bool lp_ipu_holds(const LpIpuPlan *p, size_t var, int run)
 {
     const LpStagePass *r = &p->pass[run];

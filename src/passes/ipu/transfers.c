@@ -53,6 +53,19 @@ static LpStatus sums(LpIpuPlan *p)
     return LP_OK;
 }
 
+/* Gradients that are not added up. */
+static LpStatus gradients(LpIpuPlan *p)
+{
+    for (size_t i = 0; i < p->step->n_var; i++) {
+        const LpVariable *v = &p->step->var[i];
+        if (lp_ipu_leaves(p, v))
+            LP_TRY(add(p, LP_TRANSFER_VAR, i,
+                       lp_ipu_pass_making(p, v->micro_out), false,
+                       lp_type_bytes(&v->type)));
+    }
+    return LP_OK;
+}
+
 static LpStatus values(LpIpuPlan *p)
 {
     const LpGraph *g = p->step->micro;
@@ -228,6 +241,7 @@ LpStatus lp_ipu_transfers(LpIpuPlan *p)
         for (uint32_t i = 0; i < p->pass[run].n_read; i++)
             LP_TRY(read_by(p, p->pass[run].read[i], run));
     LP_TRY(sums(p));
+    LP_TRY(gradients(p));
     LP_TRY(values(p));
     find_when(p);
     return update(p);
