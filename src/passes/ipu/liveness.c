@@ -454,6 +454,7 @@ static void begin(Live *l, size_t first, LpNodeId node, LpMade *made)
 {
     if (made) {
         made->n_some = 0;
+        made->last.tile = 0;
         made->some.n = l->tiles.n;
         made->whole = made->total = 0;
     }

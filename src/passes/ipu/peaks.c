@@ -132,35 +132,51 @@ void lp_made_add(LpMade *m, LpSpread s)
     m->last = s;
 }
 
-/* Classes that have more than the least of what is made are looked at by
- * themselves; returns the least. */
+/* A class on which so much is gone, other than on most. */
+static void step_alone(LpPeaks *x, int class, int64_t temporary, int64_t less)
+{
+    look(x, class);
+    note(x, class, moment(x, x->whole + x->some.b[class], temporary, less));
+    x->since[class]++;
+}
+
+static int64_t step_of_several(LpPeaks *x, int64_t temporary, int64_t early,
+                               const LpMade *made)
+{
+    int64_t least = made->some.b[0];
+    for (int c = 1; c < LP_TILE_CLASSES; c++)
+        least = lp_min(least, made->some.b[c]);
+    least = lp_min(early, made->whole + least);
+    for (int c = 0; c < LP_TILE_CLASSES; c++) {
+        int64_t less = lp_min(early, made->whole + made->some.b[c]);
+        if (less != least)
+            step_alone(x, c, temporary, less);
+    }
+    return least;
+}
+
+/* Returns what is gone on most classes; the others are looked at by
+ * themselves. */
 static int64_t step_of_some(LpPeaks *x, int64_t temporary, int64_t early,
                             const LpMade *made)
 {
-    int first = 0, n = made->n_some ? LP_TILE_CLASSES : 0;
-    int64_t least = lp_min(early, made->whole), most = INT64_MAX;
-    if (made->n_some == 1) {
-        n = lp_tiles_classes(&made->some, made->last, &first);
-        if (n == LP_TILE_CLASSES)
-            least = lp_min(early, made->whole + made->last.tile);
-    }
-    for (int c = 0; made->n_some > 1 && c < LP_TILE_CLASSES; c++)
-        most = lp_min(most, made->some.b[c]);
     if (made->n_some > 1)
-        least = lp_min(early, made->whole + most);
-    for (int k = first; k < first + n && least < early; k++) {
-        int c = k % LP_TILE_CLASSES;
-        int64_t here = made->whole +
-                       (made->n_some == 1 ? made->last.tile : made->some.b[c]);
-        if (here == least)
-            continue;
-        look(x, c);
-        note(
-            x, c,
-            moment(x, x->whole + x->some.b[c], temporary, lp_min(here, early)));
-        x->since[c]++;
+        return step_of_several(x, temporary, early, made);
+    int first = 0, n = 0;
+    int64_t here = lp_min(early, made->whole + made->last.tile);
+    int64_t rest = lp_min(early, made->whole);
+    if (made->n_some == 1)
+        n = lp_tiles_classes(&made->some, made->last, &first);
+    if (n > LP_TILE_CLASSES / 2) {
+        int64_t most = here;
+        here = rest;
+        rest = most;
+        first += n;
+        n = LP_TILE_CLASSES - n;
     }
-    return least;
+    for (int k = first; k < first + n && here != rest; k++)
+        step_alone(x, k % LP_TILE_CLASSES, temporary, here);
+    return rest;
 }
 
 void lp_peaks_step(LpPeaks *x, int64_t temporary, int64_t early,

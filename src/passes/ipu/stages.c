@@ -28,7 +28,8 @@ typedef struct Stages {
     const LpGraph *g;
     Key *key;
     size_t n_key, cap_key;
-    int *of_origin; /* key + 2; 0: not asked. NULL: places are the nodes' */
+    int *of_origin; /* key + 2; 0: not asked, -1: a backward node's, not asked
+                       but right. NULL: places are the nodes' */
     int *key_of;    /* by forward node */
     int *round;     /* likewise */
     int *wanted;    /* likewise: round of the first reader in its lane, -1: it
@@ -113,12 +114,13 @@ static LpStatus collect_keys(Stages *s)
 {
     for (LpNodeId n = 0; n < s->g->n_node; n++) {
         int *known = known_key(s, n);
-        if (known && *known)
+        if (known && *known) {
             s->key_of[n] = *known - 2;
-        else
-            LP_TRY(collect_key(s, n));
-        if (known && !lp_origin_of(s->g, n)->backward)
-            *known = s->key_of[n] + 2;
+            continue;
+        }
+        LP_TRY(collect_key(s, n));
+        if (known)
+            *known = lp_origin_of(s->g, n)->backward ? -1 : s->key_of[n] + 2;
     }
     return LP_OK;
 }
@@ -306,7 +308,7 @@ static int latest_stage(const Stages *s, LpNodeId n, int lane)
 static int backward_stage(Stages *s, LpNodeId n)
 {
     int *known = known_key(s, n);
-    int k = known && *known ? *known - 2 : find_key(s, n, false);
+    int k = known && *known > 0 ? *known - 2 : find_key(s, n, false);
     int lane = k < 0 ? -1 : s->key[k].lane;
     if (known)
         *known = k + 2;
