@@ -259,12 +259,13 @@ fuzz-api: setup
 
 # Everything there is: the suite, the suite under sanitizers, every check of
 # style, the golden cases in every way, with deterministic algorithms and without,
-# random calls, the sweep, processes on one cache, killed saves, every example.
+# random calls, the sweeps, processes on one cache, killed saves, every example.
 check-full: test asan lint golden
 	$(BUILD)/lupine spec/golden/replay.lua --deterministic
 	sh spec/tools/test.sh $(BUILD) slow
 	+@$(submake) fuzz-api CALLS=100000
 	$(BUILD)/lupine spec/sweep/conv.lua
+	$(BUILD)/lupine spec/sweep/placements.lua
 	$(BUILD)/lupine spec/stress/cache.lua
 	$(BUILD)/lupine spec/stress/checkpoint.lua
 	@set -e; for f in examples/*.lua; do \
