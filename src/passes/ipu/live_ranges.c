@@ -1,8 +1,8 @@
 /* Within each run, from which entry to which each value is there. A value
  * appears when it is made or, if it comes from elsewhere, at the start; it goes
  * after its last reader, or with the end of the run if it is sent, stashed or
- * written to a variable; a gradient that leaves for streaming memory does so when
- * it is made.
+ * written to a variable; a gradient that leaves for streaming memory does so
+ * when it is made.
  *
  * Memory follows live ranges with three refinements: a view shares the memory
  * of what it looks at and prolongs it; values of a variable share the
