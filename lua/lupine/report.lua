@@ -219,7 +219,9 @@ local NULLABLE = { nullable = true }
 
 --- Simulates a completed step. Options, all with defaults: chip ("ipu2"), tiles,
 --- strategy ("pipelined", "sharded", "serial_phased", "parallel_phased"),
---- liveness (0..3), separate_backward, near (of liveness 0), recompute ("auto", "none", "all"),
+--- liveness (0..3), separate_backward, near (of liveness 0), batch_serialization,
+--- part_order ("in_turn", "overlap_io", "overlap_compute"), update_order ("interleaving",
+--- "batch"), recompute ("auto", "none", "all"),
 --- io_tiles, partials ("float", "half"), stable_norm, host_sync (cycles; -1: the chip's),
 --- proportion (a number or by IPU),
 --- activation, weight, optimizer, accumulator (tables: on_chip, sharded,

@@ -47,8 +47,9 @@ end
 
 -- The location of tensors of a kind, or of one of them that has its own.
 local function location(o, kind, at)
-  local out = options.location(o[KINDS[kind]], at)
-  out.on_demand = o.executionPhaseSettings[session_options.SCHEDULES[kind]].name == "OnDemand"
+  local out, schedule = options.location(o[KINDS[kind]], at), session_options.SCHEDULES[kind]
+  out.on_demand = session_options.simulated("executionPhaseSettings." .. schedule,
+    o.executionPhaseSettings[schedule].name)
   return out
 end
 

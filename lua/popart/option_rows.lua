@@ -159,12 +159,15 @@ local rows = {
     "When activations come and go.", of = Schedule, poptorch = "read",
     effect = AHEAD:format("activations") },
   { "executionPhaseSettings.optimizerStateIOSchedule", "e", "OnDemand", "When states come.",
-    of = Schedule, poptorch = PLACED, no_effect = NEUTRAL },
+    of = Schedule, poptorch = "read", effect = "Without gradient accumulation: Preload: optimizer "
+      .. "states off the chip come with the last phase before the update; OnDemand: with that." },
   { "executionPhaseSettings.accumulatorIOSchedule", "e", "Preload",
     "When accumulators come and go.", of = Schedule, poptorch = "read",
     effect = AHEAD:format("accumulators") },
   { "executionPhaseSettings.schedule", "e", "Interleaving", "How a phase is ordered.",
-    of = enums.ExecutionPhaseSchedule, poptorch = PLACED, no_effect = NEUTRAL },
+    of = enums.ExecutionPhaseSchedule, poptorch = "read", effect = "Without gradient "
+      .. "accumulation: whether the update loads, updates and stores a weight after another, or "
+      .. "all at once (Batch; BatchClusteredIO is the same, transfers one way are always one)." },
   -- batches in parts
   { "batchSerializationSettings.factor", "i", 0, "Parts of a batch.", min = 0,
     poptorch = "read", effect = "In phases: so many parts pass each, with one load of its "
@@ -180,7 +183,9 @@ local rows = {
   { "batchSerializationSettings.method", "e", "UnrollDynamic", "How parts become a program.",
     of = enums.BatchSerializationMethod, poptorch = SERIAL },
   { "batchSerializationSettings.batchSchedule", "e", "Isomorphic", "How parts are ordered.",
-    of = enums.BatchSerializationBatchSchedule, poptorch = SERIAL },
+    of = enums.BatchSerializationBatchSchedule, poptorch = "read", effect = "In phases whose "
+      .. "activations I/O tiles move: they load for the next part when one has computed "
+      .. "(OverlapOnIo) or while it does (OverlapOnCompute), else each part waits for its own." },
   { "autodiffSettings.stitchStrategy", "e", "RecomputeAllNonInputs",
     "What called graphs' backward passes get.", of = enums.AutodiffStitchStrategy,
     poptorch = "refused", no_effect = NEUTRAL },

@@ -351,6 +351,13 @@ local function unscheduled(kind)
   end
 end
 
+-- Why the weight update is no phase of its own; nil: it is one.
+local function no_phase(opts, program)
+  return not is_phased(opts) and FEW_PHASES or not program.training and "inference has no optimizer"
+    or opts.accumulationFactor > 1 and "with gradient accumulation the weight update is no phase"
+    or nil
+end
+
 local function in_inference(why)
   return function(_, program)
     return not program.training and why
@@ -394,6 +401,15 @@ local WAITS = {
   ["executionPhaseSettings.weightIOSchedule"] = unscheduled("weight"),
   ["executionPhaseSettings.activationIOSchedule"] = unscheduled("activation"),
   ["executionPhaseSettings.accumulatorIOSchedule"] = unscheduled("accumulator"),
+  ["executionPhaseSettings.optimizerStateIOSchedule"] = function(opts, program)
+    return no_phase(opts, program) or unscheduled("optimizerState")(opts)
+  end,
+  ["executionPhaseSettings.schedule"] = no_phase,
+  ["batchSerializationSettings.batchSchedule"] = function(opts, program)
+    local at = opts.activationTensorLocationSettings.location
+    return M.whole(opts) or program.whole or (opts.numIOTiles == 0 or at.loadTileSet.name ~= "IO"
+      and at.storageTileSet.name ~= "IO") and "no I/O tiles move activations"
+  end,
   ["batchSerializationSettings.factor"] = function(opts, program)
     return M.whole(opts) or program.whole
   end,

@@ -101,28 +101,40 @@ end
 M.SCHEDULES = { activation = "activationIOSchedule", weight = "weightIOSchedule",
   optimizer = "optimizerStateIOSchedule", accumulator = "accumulatorIOSchedule" }
 
-local PHASES = "executionPhaseSettings."
--- PopART's ExecutionPhaseIOSchedule.
-local ON_DEMAND = { [0] = false, true, Preload = false, OnDemand = true }
+local PHASES, PARTS = "executionPhaseSettings.", "batchSerializationSettings."
 
---- Whether tensors of a kind that are off the chip move with the phase that has them.
---- error: poptorch.Error for another value than PopART's
----@param values table<string, any> by name
----@param kind string "activation", "weight", "optimizer", "accumulator"
----@return boolean
-function M.on_demand(values, kind)
-  local name = PHASES .. M.SCHEDULES[kind]
-  local value = values[name]
-  value = value == nil and row_of[name].default or value
-  errors.check(ON_DEMAND[value] ~= nil, "Error",
-    "%s: expected 0, 1, Preload or OnDemand, got %s", name, tostring(value))
-  return ON_DEMAND[value]
+-- What the members of PopART's enumerations are for the simulated system, by number and name.
+local MEMBERS = {
+  [PHASES .. "schedule"] = { "interleaving", "batch", "batch",
+    names = { "Interleaving", "Batch", "BatchClusteredIO" } },
+  [PARTS .. "batchSchedule"] = { "in_turn", "in_turn", "overlap_io", "overlap_compute",
+    names = { "Scheduler", "Isomorphic", "OverlapOnIo", "OverlapOnCompute" } },
+}
+for _, field in pairs(M.SCHEDULES) do
+  MEMBERS[PHASES .. field] = { false, true, names = { "Preload", "OnDemand" } }
 end
 
-local function note_schedules(values, program, note)
-  for _, kind in ipairs(tables.keys(M.SCHEDULES)) do
-    local name = PHASES .. M.SCHEDULES[kind]
-    local why = values[name] ~= nil and program.unscheduled and program.unscheduled(kind)
+--- What the simulated system is told of an option that is a member of an enumeration:
+--- whether tensors move with their phase alone, or the order of parts and of updates.
+--- error: poptorch.Error for another value than PopART's
+---@param name string
+---@param value integer|string|nil its default unless given
+---@return boolean|string
+function M.simulated(name, value)
+  local members = MEMBERS[name]
+  value = value == nil and row_of[name].default or value
+  for i, member in ipairs(members.names) do
+    if value == member or value == i - 1 then
+      return members[i]
+    end
+  end
+  return errors.raise("Error", "%s: expected 0..%d or %s, got %s", name, #members.names - 1,
+    table.concat(members.names, ", "), tostring(value))
+end
+
+local function note_phases(values, program, note)
+  for _, name in ipairs(tables.keys(MEMBERS)) do
+    local why = values[name] ~= nil and program.unscheduled and program.unscheduled(name)
     if why then
       note(program.label:format(name), why)
     end
@@ -171,7 +183,7 @@ end
 --- chosen and that nothing reads in a program. `program`: training, label (a
 --- format of names), partials ("float" or "half"), engine (engine options), own
 --- (of library options that the front end notes itself, the types by key), unscheduled
---- (of a kind of tensors, why no phase moves them ahead of another; nil: one does).
+--- (why an option that orders what phases do changes nothing; nil: it does).
 ---@param values table<string, any> by name
 ---@param program table
 ---@param note fun(name: string, why: string)
@@ -186,7 +198,7 @@ function M.note(values, program, note)
   end
   note_recomputation(values.autoRecomputation, program.training, note)
   note_scaling(values, program, note)
-  note_schedules(values, program, note)
+  note_phases(values, program, note)
   note_libraries(values, program, note)
   engine_options.note(program.engine, note)
 end

@@ -17,6 +17,7 @@ local loss_scaling = require("popart.loss_scaling")
 local locations = require("popart.locations")
 local patterns = require("popart.patterns")
 local prefixes = require("popart.prefixes")
+local session_options = require("popart.session_options")
 local tables = require("lupine.base.tables")
 local tensor_info = require("popart.tensor_info")
 local torch = require("torch")
@@ -223,6 +224,10 @@ local function system(s)
   local o, out = s.options, device_info.system(s.device)
   local slices = 1
   out.strategy, out.near = s.where.strategy, true
+  out.update_order = session_options.simulated("executionPhaseSettings.schedule",
+    o.executionPhaseSettings.schedule.name)
+  out.part_order = session_options.simulated("batchSerializationSettings.batchSchedule",
+    o.batchSerializationSettings.batchSchedule.name)
   out.recompute = s.marks.recompute
   out.io_tiles = option_rules.io_tiles(o, s.device.tilesPerIPU)
   out.stable_norm = o.enableStableNorm

@@ -100,8 +100,8 @@ local function without_effect(s, session)
   session_options.note(options._Popart._options, { training = s.training,
     engine = rules.engine_options(options), label = "_Popart.set('%s')",
     partials = options.Precision.partials_type, own = OWN,
-    unscheduled = function(kind)
-      return places.unscheduled(kind, program)
+    unscheduled = function(name)
+      return places.unscheduled(name, program)
     end }, note)
   return out
 end
@@ -112,15 +112,20 @@ end
 ---@return table
 function M.settings(options, target)
   local strategy = options.execution_strategy
-  local backend = strategy:backendOptions()
+  local backend, popart = strategy:backendOptions(), options._Popart:toDict()
+  local function told(name)
+    return session_options.simulated(name, popart[name])
+  end
   local out = {
     chip = CHIPS[target.version or 2],
     tiles = target.tiles,
     strategy = strategy.kind,
     liveness = backend.tensors_liveness or 0,
     separate_backward = backend.separate_backward_phase or false,
-    recompute = session_options.recomputation(options._Popart:toDict()),
-    batch_serialization = options._Popart:toDict()["batchSerializationSettings.factor"],
+    recompute = session_options.recomputation(popart),
+    batch_serialization = popart["batchSerializationSettings.factor"],
+    part_order = told("batchSerializationSettings.batchSchedule"),
+    update_order = told("executionPhaseSettings.schedule"),
     io_tiles = options.TensorLocations.num_io_tiles,
     partials = options.Precision.partials_type,
     stable_norm = options.enable_stable_norm,
@@ -134,7 +139,7 @@ function M.settings(options, target)
     round_ipus = options.auto_round_num_ipus,
   }
   for kind, location in pairs(places.effective(options)) do
-    location.on_demand = session_options.on_demand(options._Popart:toDict(), kind)
+    location.on_demand = told("executionPhaseSettings." .. session_options.SCHEDULES[kind])
     out[kind] = location
   end
   return out

@@ -139,6 +139,7 @@ static LpStatus run_row(LpReplay *x, const RowAt *at, const RowAt *next,
     lp_replay_host(x, row, l, turn, true);
     if (next->row)
         LP_TRY(lp_replay_load_ahead(x, next->row, next->turn, e));
+    LP_TRY(lp_replay_load_states(x, row, turn, e));
     return lp_replay_end_row(x, row, turn, e);
 }
 

@@ -203,7 +203,8 @@ static void count_vars(LpReplay *x)
         exchange(x, i);
         if (!lp_ipu_off_chip(p, v))
             continue;
-        if (v->update_in != LP_NOVAL)
+        int t = lp_ipu_transfer(p, LP_TRANSFER_VAR, i, -1, true);
+        if (t >= 0 && p->transfer[t].edge == LP_STREAM_ALONE)
             lp_replay_move(x, LP_ACT_LOAD, p->var_ipu[i], 0, bytes);
         if (v->update_out != LP_NOVAL)
             lp_replay_move(x, LP_ACT_STORE, p->var_ipu[i], 0, bytes);

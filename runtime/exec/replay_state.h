@@ -154,6 +154,9 @@ void lp_replay_store(LpReplay *x, const LpWhen *w, int i);
 LpStatus lp_replay_load_ahead(LpReplay *x, const LpRow *next, int64_t turn,
                               LpErr *e);
 void lp_replay_store_late(LpReplay *x);
+/* What the last row of an update loads for that. */
+LpStatus lp_replay_load_states(LpReplay *x, const LpRow *row, int64_t turn,
+                               LpErr *e);
 /* What stays for all micro-batches of a weight update has memory from the
  * beginning. */
 void lp_replay_begin_kept(LpReplay *x);

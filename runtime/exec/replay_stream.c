@@ -40,7 +40,7 @@ int64_t lp_replay_part_of(const LpReplay *x, int64_t mb)
 static void count_io(LpReplay *x, const LpTransfer *t, LpStreamWhen when)
 {
     if (t->io && when != LP_STREAM_ALONE)
-        x->ipu[x->p->pass[t->run].ipu].io += t->bytes;
+        x->ipu[t->ipu].io += t->bytes;
 }
 
 /* A variable is there from the first micro-batch that passes the phase. */
@@ -186,6 +186,41 @@ LpStatus lp_replay_load_ahead(LpReplay *x, const LpRow *next, int64_t turn,
     return LP_OK;
 }
 
+/* In the last row of an update that is a phase: states that it has, for all
+ * replicas alike. */
+static LpStatus load_state(LpReplay *x, const LpTransfer *t, LpErr *e)
+{
+    LpIpuBytes *u = &x->ipu[t->ipu];
+    count_io(x, t, t->edge);
+    lp_replay_move(x, LP_ACT_LOAD, t->ipu, 0, t->bytes);
+    for (uint32_t k = 0; k < x->p->memory[t->ipu].n_span; k++) {
+        const LpLiveSpan *s = &x->p->memory[t->ipu].span[k];
+        if (!s->update || s->v || s->var != (int)t->at ||
+            (int64_t)s->from >= u->line)
+            continue;
+        u->now = s->from;
+        lp_block_put(x, t->ipu, k + 1,
+                     (LpHolds){LP_NOVAL, (int)t->at, x->replica}, u->now,
+                     s->to);
+        return lp_replay_account(x, t->ipu, NULL, 0, e);
+    }
+    return LP_OK;
+}
+
+LpStatus lp_replay_load_states(LpReplay *x, const LpRow *row, int64_t turn,
+                               LpErr *e)
+{
+    const LpIpuPlan *p = x->p;
+    bool last = lp_replay_part_of(x, turn) == lp_ipu_serial(p) - 1,
+         runs = false;
+    for (uint32_t i = 0; i < row->n; i++)
+        runs = runs || row->act[i].run == p->n_pass - 1;
+    for (size_t i = 0; i < p->n_transfer && runs && last; i++)
+        if (p->transfer[i].run < 0 && p->transfer[i].edge != LP_STREAM_ALONE)
+            LP_TRY(load_state(x, &p->transfer[i], e));
+    return LP_OK;
+}
+
 void lp_replay_begin_kept(LpReplay *x)
 {
     for (size_t i = 0; i < x->p->n_transfer; i++) {
@@ -193,7 +228,7 @@ void lp_replay_begin_kept(LpReplay *x)
         if (t->run < 0 || !t->load || t->of != LP_TRANSFER_VAR ||
             !lp_replay_keeps(x, t->at))
             continue;
-        int ipu = x->p->pass[t->run].ipu;
+        int ipu = t->ipu;
         LpIpuBytes *u = &x->ipu[ipu];
         uint32_t block = lp_replay_visitor_block(x, t->at, t->run);
         if (block == 0)
@@ -214,7 +249,7 @@ void lp_replay_store_late(LpReplay *x)
         if (!x->late[i])
             continue;
         count_io(x, t, LP_STREAM_BESIDE);
-        lp_replay_move(x, LP_ACT_STORE, x->p->pass[t->run].ipu, 0, t->bytes);
+        lp_replay_move(x, LP_ACT_STORE, t->ipu, 0, t->bytes);
         x->late[i] = false;
     }
 }

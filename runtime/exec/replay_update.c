@@ -268,6 +268,19 @@ static LpStatus run_node(LpReplay *x, LpNodeId n, LpErr *e)
     return s == LP_OK ? move_in(x, n, e) : s;
 }
 
+/* Variables that are there from the first step, or were before. */
+static void bring(LpReplay *x)
+{
+    for (size_t i = 0; i < x->step->n_var; i++) {
+        int ipu = x->p->var_ipu[i];
+        uint32_t block = x->up->visit[ipu][i];
+        if (block &&
+            (int64_t)x->p->memory[ipu].span[block - 1].from <= x->ipu[ipu].line)
+            lp_block_put_now(x, ipu, block,
+                             (LpHolds){LP_NOVAL, (int)i, x->replica});
+    }
+}
+
 /* With the variables of replica r; the results are also those of the replicas
  * up to `to`. */
 LpStatus lp_replay_update(LpReplay *x, int64_t r, int64_t to, LpErr *e)
@@ -283,6 +296,7 @@ LpStatus lp_replay_update(LpReplay *x, int64_t r, int64_t to, LpErr *e)
     }
     for (size_t i = 0; i < st->n_var; i++)
         x->up->wrote[i] = false;
+    bring(x);
     for (LpNodeId n = 0; n < st->update->n_node; n++)
         LP_TRY(run_node(x, n, e));
     x->updating = false;

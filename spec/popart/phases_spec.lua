@@ -187,6 +187,43 @@ describe("phases of a session", function()
     assert.equal(report.micro_batches, again:getReport().micro_batches)
   end)
 
+  it("are followed by an update that is one, unless gradients accumulate", function()
+    local adam = popart.Adam({ defaultLearningRate = { 0.02, true } })
+    local function of(settings, accumulation, phases)
+      local _, r = train({ settings = settings, optimizer = adam, accumulation = accumulation,
+        phases = phases, options = { optimizerStateTensorLocationSettings = off_chip() } })
+      return r
+    end
+    local late, ahead = of({}), of({ optimizerStateIOSchedule = Schedule.Preload })
+    -- two states of each weight: with the update, or with the phase before it
+    local function loads(r)
+      local list = {}
+      for _, row in ipairs(r.schedule) do
+        for _, e in ipairs(row.entries) do
+          if e.kind == "load" and e.bytes >= BYTES then
+            list[#list + 1] = row.kind .. " " .. e.bytes // BYTES
+          end
+        end
+      end
+      return list
+    end
+    assert.same({ "update 8" }, loads(late))
+    assert.same({ "phase 8" }, loads(ahead))
+    local Order = popart.ExecutionPhaseSchedule
+    local batch = of({ schedule = Order.Batch })
+    assert.same({ "interleaving", "batch", "batch" }, { late.update_order, batch.update_order,
+      of({ schedule = Order.BatchClusteredIO }).update_order })
+    assert.equal(3 * late.host_sync, late.cycles // BATCHES - batch.cycles // BATCHES)
+    for _, name in ipairs({ "optimizerStateIOSchedule", "schedule" }) do
+      local settings = { [name] = name == "schedule" and Order.Batch or Schedule.Preload }
+      assert.is_nil(noted(of(settings), name))
+      assert.equal("with gradient accumulation the weight update is no phase",
+        noted(of(settings, 2), name))
+      assert.equal("phased execution needs VirtualGraphMode.ExecutionPhases and 2 phases",
+        noted(of(settings, 1, 0), name))
+    end
+  end)
+
   it("are told where the settings change nothing", function()
     local settings = { weightIOSchedule = Schedule.OnDemand }
     local _, r = train({ settings = settings })

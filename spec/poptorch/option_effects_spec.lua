@@ -405,10 +405,13 @@ describe("an option that is set", function()
     assert.same({ "autoRecomputation", "automaticLossScalingSettings.binEdgeLocation",
       "automaticLossScalingSettings.gradientTensorTrackingMethod",
       "automaticLossScalingSettings.thresholdUpperCountProportion",
-      "automaticLossScalingSettings.updatePeriod", "batchSerializationSettings.factor",
+      "automaticLossScalingSettings.updatePeriod",
+      "batchSerializationSettings.batchSchedule", "batchSerializationSettings.factor",
       "enableEngineCaching", "engineOptions",
       "executionPhaseSettings.accumulatorIOSchedule",
-      "executionPhaseSettings.activationIOSchedule", "executionPhaseSettings.weightIOSchedule",
+      "executionPhaseSettings.activationIOSchedule",
+      "executionPhaseSettings.optimizerStateIOSchedule", "executionPhaseSettings.schedule",
+      "executionPhaseSettings.weightIOSchedule",
       "lstmOptions", "matmulOptions" }, rest)
   end)
 end)

@@ -299,10 +299,14 @@ local ELSEWHERE = {
   ["Training:setConvolutionDithering"] = "convolutions: spec/passes/ipu/starts_spec.lua",
   engineOptions = "a program that does not fit: spec/poptorch/simulation_spec.lua",
 }
-for _, kind in ipairs({ "weight", "activation", "accumulator" }) do
-  local name = ("executionPhaseSettings.%sIOSchedule"):format(kind)
-  SESSION[name], ELSEWHERE[name] = 1, "phased execution: spec/passes/ipu/io_schedules_spec.lua"
+for _, name in ipairs({ "weightIOSchedule", "activationIOSchedule", "accumulatorIOSchedule",
+  "optimizerStateIOSchedule", "schedule" }) do
+  SESSION["executionPhaseSettings." .. name] = 1
+  ELSEWHERE["executionPhaseSettings." .. name] = "phased execution: "
+    .. "spec/poptorch/simulation_spec.lua"
 end
+SESSION["batchSerializationSettings.batchSchedule"] = 3
+ELSEWHERE["batchSerializationSettings.batchSchedule"] = "the same"
 for name in pairs(SESSION) do
   ELSEWHERE[name] = ELSEWHERE[name] or name:find("^automaticLossScalingSettings%.[^e]")
     and "spec/poptorch/loss_scaling_spec.lua" or nil

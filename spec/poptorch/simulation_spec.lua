@@ -68,30 +68,94 @@ describe("what the simulated system gets from the options", function()
     assert.same({ false, false, false, true }, of({}))
     assert.same({ true, false, true, false }, of({ weight = 1, accumulator = "OnDemand",
       activation = "Preload", optimizerState = 0 }))
-    require("spec.helper").raises("Error", "weightIOSchedule: expected 0, 1, Preload or OnDemand, "
+    require("spec.helper").raises("Error", "weightIOSchedule: expected 0..1 or Preload, OnDemand, "
       .. "got Never", function()
         of({ weight = "Never" })
       end)
 
+  end)
+
+  -- Why an option changes nothing in two phases or stages, and the report. change(options):
+  -- of training, returns its micro-batches.
+  local function phased(strategy, name, value, change)
     local nn = require("torch.nn")
+    local net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    poptorch.BeginBlock(net[1], "A", 0)
+    poptorch.BeginBlock(net[2], "B", 0)
+    local options = poptorch.Options():setExecutionStrategy(strategy)
+    options._Popart:set(name, value)
+    local micro_batches, model = change and change(options) or 1, nil
+    if change then
+      local Model = nn.Module:extend("Model")
+      function Model:init() self.net = net end
+      function Model:forward(x)
+        return poptorch.identity_loss(self.net(x), { reduction = "mean" })
+      end
+      model = poptorch.trainingModel(Model(), options,
+        poptorch.optim.Adam(net:parameters(), { lr = 0.01 }))
+    end
+    model = model or poptorch.inferenceModel(net, options)
+    model:compile(torch.ones(8 * micro_batches, 4))
+    local report = model:report()
+    return table.concat(report.no_effect, "\n"):match(name:gsub("%p", "%%%0")
+      .. "'%): ([^\n]*)"), report
+  end
+  local L = poptorch.Liveness
+  local function serial(liveness)
+    return poptorch.SerialPhasedExecution("A", "B"):setTensorsLiveness(liveness or L.AlwaysLive)
+  end
+
+  it("is told when nothing comes ahead of a phase", function()
     local function noted(strategy)
-      local net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
-      poptorch.BeginBlock(net[1], "A", 0)
-      poptorch.BeginBlock(net[2], "B", 0)
-      local options = poptorch.Options():setExecutionStrategy(strategy)
-      options._Popart:set("executionPhaseSettings.weightIOSchedule", "OnDemand")
-      local model = poptorch.inferenceModel(net, options)
-      model:compile(torch.ones(8, 4))
-      return table.concat(model:report().no_effect, "\n"):match("IOSchedule'%): ([^\n]*)")
+      return (phased(strategy, "executionPhaseSettings.weightIOSchedule", "OnDemand"))
     end
-    local L = poptorch.Liveness
-    local function serial(liveness)
-      return poptorch.SerialPhasedExecution("A", "B"):setTensorsLiveness(liveness)
-    end
-    assert.is_nil(noted(serial(L.AlwaysLive)))
+    assert.is_nil(noted(serial()))
     assert.equal("with this Liveness phases that load and store lie between those that compute",
       noted(serial(L.OffChipAfterEachPhase)))
     assert.equal("phased execution alone has phases", noted(poptorch.ShardedExecution("A", "B")))
+  end)
+
+  it("has an update that is a phase as executionPhaseSettings say, or accumulates", function()
+    local function trains(accumulation)
+      return function(options)
+        options.Training:gradientAccumulation(accumulation)
+        return accumulation
+      end
+    end
+    for name, value in pairs({ optimizerStateIOSchedule = "Preload", schedule = "Batch" }) do
+      local option = "executionPhaseSettings." .. name
+      local why, r = phased(serial(), option, value, trains(1))
+      assert.is_nil(why)
+      assert.equal(value == "Batch" and "batch" or "interleaving", r.update_order)
+      assert.equal(value == "Batch" and 1 or 0, r.on_demand.optimizer)
+      assert.equal("with gradient accumulation the weight update is no phase",
+        (phased(serial(), option, 1, trains(2))))
+      assert.equal("inference has no optimizer", (phased(serial(), option, 1)))
+      assert.equal("phased execution alone has phases",
+        (phased(poptorch.ShardedExecution("A", "B"), option, 1, trains(1))))
+    end
+  end)
+
+  it("has parts of a phase in the order of batchSchedule", function()
+    local name = "batchSerializationSettings.batchSchedule"
+    local function parts(io, factor)
+      return function(options)
+        options._Popart:set("batchSerializationSettings.factor", factor)
+        options.Training:gradientAccumulation(4)
+        if io then
+          options.TensorLocations:numIOTiles(32):setActivationLocation(
+            poptorch.TensorLocationSettings():useOnChipStorage(false):useIOTilesToLoad(true))
+        end
+        return 4
+      end
+    end
+    local why, r = phased(serial(L.OffChipAfterFwd), name, "OverlapOnIo", parts(true, 4))
+    assert.is_nil(why)
+    assert.equal("overlap_io", r.part_order)
+    assert.equal("no I/O tiles move activations",
+      (phased(serial(L.OffChipAfterFwd), name, 3, parts(false, 4))))
+    assert.equal("a phase is passed by one micro-batch",
+      (phased(serial(L.OffChipAfterFwd), name, 3, parts(true, 1))))
   end)
 
   it("has micro-batches that pass a phase together by batchSerializationSettings.factor", function()

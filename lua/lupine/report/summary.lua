@@ -49,7 +49,7 @@ local function target(out, r)
   field(out, 1, "Memory per Replica", decimal(tile * r.tiles * r.ipus / 2 ^ 20, "MB"))
   field(out, 1, "Execution Strategy", r.strategy)
   for _, kind in ipairs(tables.keys(r.on_demand or {})) do
-    if r.on_demand[kind] == 1 then
+    if r.on_demand[kind] == 1 and kind ~= "optimizer" then
       field(out, 1, "Not moved ahead of its phase", kind)
     end
   end

@@ -2,6 +2,7 @@
 --- value filled in, and why one that was set does nothing in a program.
 --- Source: defaults of unset values: PopART's TensorLocationSettings.
 local enums = require("poptorch.enums")
+local session_options = require("popart.session_options")
 
 local M = {}
 
@@ -123,6 +124,14 @@ local function least_sharded(x)
     and ("as many are sharded with %d"):format(x.usual.min_sharded) or nil
 end
 
+-- Why an update is no phase of its own; nil: it is one.
+local function no_phase(program)
+  local report = program.report
+  return not program.training and "inference has no optimizer"
+    or report.micro_batches > report.together
+      and "with gradient accumulation the weight update is no phase" or nil
+end
+
 local IN_TURN = "with this Liveness phases that load and store lie between those that compute"
 
 -- Transfers that I/O tiles could move beside computing.
@@ -131,7 +140,7 @@ local function io(x)
     return "there are no I/O tiles: numIOTiles"
   elseif x.strategy.off_chip and x.liveness >= enums.Liveness.OffChipAfterFwdNoOverlap.value then
     return IN_TURN
-  elseif x.kind == "optimizer" then
+  elseif x.kind == "optimizer" and not x.states_ahead then
     return "the weight update streams before it computes and after"
   elseif not x.sizes and x.between_phases then
     return nil
@@ -170,24 +179,44 @@ local function facts(kind, program)
     sizes = sizes(kind, program.vars), any_off_chip = any_off_chip(report),
     replicas = report.replicas,
     io_tiles = options.TensorLocations.num_io_tiles,
+    states_ahead = report.on_demand.optimizer == 0 and not no_phase(program),
     together = (options._Popart:toDict()["batchSerializationSettings.factor"] or 0) > 1,
     between_phases = liveness == enums.Liveness.OffChipAfterEachPhase.value
       and #report.stages > 1,
   }
 end
 
---- Why no phase moves tensors of a kind ahead of another one; nil: one does.
----@param kind string
+-- Why no phase moves tensors of a kind ahead of another one, in phases; nil: one does.
+local function not_ahead(kind, program)
+  local x = facts(kind, program)
+  return kind == "optimizer" and no_phase(program)
+    or x.liveness >= enums.Liveness.OffChipAfterFwdNoOverlap.value and IN_TURN or on_chip(x)
+end
+
+local function parts(program)
+  local x = facts("activation", program)
+  return program.report.together == 1 and "a phase is passed by one micro-batch"
+    or not (x.place.io_load or x.place.io_store) and "no I/O tiles move activations" or io(x)
+end
+
+local KIND_OF = {}
+for kind, field in pairs(session_options.SCHEDULES) do
+  KIND_OF["executionPhaseSettings." .. field] = kind
+end
+
+--- Why an option that orders what phases do changes nothing in a program; nil: it does.
+---@param name string PopART's
 ---@param program table
 ---@return string?
-function M.unscheduled(kind, program)
-  local x = facts(kind, program)
-  if not x.strategy.off_chip then
+function M.unscheduled(name, program)
+  if not program.options.execution_strategy.off_chip then
     return "phased execution alone has phases"
-  elseif x.liveness >= enums.Liveness.OffChipAfterFwdNoOverlap.value then
-    return IN_TURN
+  elseif KIND_OF[name] then
+    return not_ahead(KIND_OF[name], program)
+  elseif name == "executionPhaseSettings.schedule" then
+    return no_phase(program)
   end
-  return on_chip(x)
+  return parts(program)
 end
 
 --- The `idle` of a kind's location.

@@ -102,7 +102,8 @@ local function options(strategy, accumulation)
     local at = ({ OFF, BY_IO_TILES, SHARED, OFF_SHARED, false })[pick(5)]
     o[kind] = at and tables.with(at, { on_demand = pick(3) == 1 }) or nil
   end
-  o.near = pick(2) == 1
+  o.near, o.update_order = pick(2) == 1, ({ "interleaving", "batch" })[pick(2)]
+  o.part_order = ({ "in_turn", "overlap_io", "overlap_compute" })[pick(3)]
   return o
 end
 

@@ -166,34 +166,17 @@ LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
 {
     static const char *const again[] = {"auto", "none", "all", NULL};
     static const char *const partials[] = {"float", "half", NULL};
-    static const char *const keys[] = {"chip",
-                                       "strategy",
-                                       "recompute",
-                                       "partials",
-                                       "liveness",
-                                       "separate_backward",
-                                       "tiles",
-                                       "io_tiles",
-                                       "allow_out_of_memory",
-                                       "synthetic_data",
-                                       "output_slices",
-                                       "input_groups",
-                                       "replicas",
-                                       "accumulation",
-                                       "batch_serialization",
-                                       "activation",
-                                       "weight",
-                                       "optimizer",
-                                       "accumulator",
-                                       "own",
-                                       "own_unmet",
-                                       "proportion",
-                                       "power_of_two",
-                                       "round_ipus",
-                                       "stable_norm",
-                                       "host_sync",
-                                       "near",
-                                       NULL};
+    static const char *const keys[] = {
+        "chip",           "strategy",      "recompute",
+        "partials",       "liveness",      "separate_backward",
+        "tiles",          "io_tiles",      "allow_out_of_memory",
+        "synthetic_data", "output_slices", "input_groups",
+        "replicas",       "accumulation",  "batch_serialization",
+        "activation",     "weight",        "optimizer",
+        "accumulator",    "own",           "own_unmet",
+        "proportion",     "power_of_two",  "round_ipus",
+        "stable_norm",    "host_sync",     "near",
+        "part_order",     "update_order",  NULL};
     LpIpuOptions o = lp_ipu_options();
     lp_check_keys(L, t, "system", keys);
     get_chip(L, t, &o);
@@ -210,6 +193,10 @@ LpIpuOptions lp_read_ipu_options(lua_State *L, int t)
     o.liveness = (LpLiveness)live;
     o.separate_backward = lp_opt_bool(L, t, "separate_backward", false);
     o.near = lp_opt_bool(L, t, "near", false);
+    o.parts =
+        (LpParts)lp_opt_choice(L, t, "part_order", lp_part_order_names, 0);
+    o.update_order = (LpUpdateOrder)lp_opt_choice(L, t, "update_order",
+                                                  lp_update_order_names, 0);
     o.tiles = get_tiles(L, t, "tiles", o.chip);
     o.io_tiles = get_tiles(L, t, "io_tiles", o.chip);
     o.allow_out_of_memory = lp_opt_bool(L, t, "allow_out_of_memory", false);

@@ -180,11 +180,8 @@ static LpStatus find_copies(Places *x, LpByIpu *by)
 static LpStatus find_transfers(Places *x, LpByIpu *by)
 {
     const LpIpuPlan *p = x->p;
-    for (size_t i = 0; i < p->n_transfer; i++) {
-        const LpTransfer *t = &p->transfer[i];
-        int ipu = t->run < 0 ? p->var_ipu[t->at] : p->pass[t->run].ipu;
-        LP_TRY(add(x, ipu, (uint32_t)i));
-    }
+    for (size_t i = 0; i < p->n_transfer; i++)
+        LP_TRY(add(x, p->transfer[i].ipu, (uint32_t)i));
     return sort(x, &by->transfer);
 }
 

@@ -28,6 +28,23 @@ typedef enum {
     LP_OFF_CHIP_AFTER_EACH_PHASE
 } LpLiveness;
 
+/* How micro-batches that pass a phase together share its time (PopART,
+ * BatchSerializationBatchSchedule). */
+typedef enum {
+    LP_PARTS_IN_TURN,        /* each loads and stores for itself */
+    LP_PARTS_OVERLAP_IO,     /* I/O tiles load for the next one when one has
+                                 computed, while that stores */
+    LP_PARTS_OVERLAP_COMPUTE /* they do so while one computes, and store while
+                                 the next one does */
+} LpParts;
+
+/* How an update that is a phase of its own goes over the weights (PopART,
+ * ExecutionPhaseSchedule). */
+typedef enum {
+    LP_UPDATE_INTERLEAVING, /* one after another: load, update, store */
+    LP_UPDATE_BATCH         /* all are loaded, then all updated, then stored */
+} LpUpdateOrder;
+
 typedef enum {
     LP_RECOMPUTE_AUTO,
     LP_RECOMPUTE_NONE,
@@ -88,6 +105,8 @@ typedef struct LpIpuOptions {
     int64_t replicas, accumulation;
     int64_t batch_serial; /* phased: micro-batches that pass a phase before the
                              next one, with one load of its weights; 0: 1 */
+    LpParts parts;
+    LpUpdateOrder update_order;
     LpPlanCache *plans; /* of products; borrowed while the passes run; NULL: one
                            of its own */
 } LpIpuOptions;
@@ -196,6 +215,7 @@ typedef struct LpTransfer {
     LpTransferOf of;
     size_t at; /* variable, stash or copy */
     int run;   /* -1: the weight update */
+    int ipu;
     bool load; /* else a store */
     int64_t bytes;
     /* `edge`: of the micro-batches that pass a phase together the first (a
@@ -386,6 +406,8 @@ extern const char *const lp_act_names[];
 extern const char *const lp_mem_names[];
 extern const char *const lp_ahead_names[];
 extern const char *const lp_location_names[];
+extern const char *const lp_part_order_names[];
+extern const char *const lp_update_order_names[];
 
 /* ---- all of it ----------------------------------------------------------- */
 typedef struct LpIpuPlan {
@@ -579,6 +601,10 @@ int64_t lp_ipu_together(const LpIpuPlan *p);
  * it does not, as the variable is there. */
 bool lp_ipu_moves(const LpIpuPlan *p, const LpTransfer *t, int64_t mb,
                   LpStreamWhen *when);
+/* Is the weight update a phase, after those of its only turn? It goes over the
+ * weights as the options say; optimizer states that are not on demand come with
+ * the last row before it. */
+bool lp_ipu_update_is_phase(const LpIpuPlan *p);
 /* Is what it loads in the memory of the IPU a step before the run begins? */
 bool lp_ipu_comes_early(const LpTransfer *t);
 /* Number of the transfer that loads for a run, or stores after it; -1: none. */

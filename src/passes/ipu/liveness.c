@@ -38,7 +38,7 @@ typedef struct Live {
 
 static LpStatus add_span(Live *l, LpVal v, int var, uint32_t from, uint32_t to)
 {
-    bool update = from >= l->end; /* with shares of variables */
+    bool update = to >= l->end; /* with shares of variables */
     const LpGraph *g = update ? l->p->step->update : l->g;
     const LpVariable *x = v ? NULL : &l->p->step->var[var];
     const LpType *t = v ? lp_graph_type(g, v) : &x->type;
@@ -356,14 +356,24 @@ static uint32_t step_of(const Live *l, LpNodeId n)
     return l->end + (uint32_t)(from > first ? from - first - 1 : 0);
 }
 
+/* With its first use or, where all come at once, with the first step; or with
+ * the last one before. */
 static LpStatus come(LiveUpdate *x, int var)
 {
     Live *l = x->l;
+    const LpIpuPlan *p = l->p;
+    bool phase = lp_ipu_update_is_phase(p);
+    bool all = phase && p->o.update_order == LP_UPDATE_BATCH;
+    int t = phase ? lp_ipu_transfer(p, LP_TRANSFER_VAR, (size_t)var, -1, true)
+                  : -1;
+    bool early = t >= 0 && lp_ipu_comes_early(&p->transfer[t]) && l->end > 0;
+    uint32_t from = early ? l->end - 1 : all ? l->end : x->at;
     if (x->by->came[var]) {
-        l->span[x->by->came[var] - 1].to = x->at;
+        if (!all)
+            l->span[x->by->came[var] - 1].to = x->at;
         return LP_OK;
     }
-    LP_TRY(add_span(l, LP_NOVAL, var, x->at, x->at));
+    LP_TRY(add_span(l, LP_NOVAL, var, from, all ? l->all - 1 : x->at));
     x->by->came[var] = l->n_span;
     return LP_OK;
 }

@@ -16,6 +16,9 @@ const char *const lp_ahead_names[LP_N_AHEAD] = {"none", "micro_batch",
                                                 "update"};
 const char *const lp_location_names[LP_N_LOCATIONS] = {
     "activation", "weight", "optimizer", "accumulator"};
+const char *const lp_part_order_names[] = {"in_turn", "overlap_io",
+                                           "overlap_compute", NULL};
+const char *const lp_update_order_names[] = {"interleaving", "batch", NULL};
 const char *const lp_mem_names[LP_N_MEM] = {
 #define MEMORY(id, name, in_code) name,
 #include "src/passes/ipu/memory.def"
@@ -31,6 +34,7 @@ LpIpuOptions lp_ipu_options(void)
     o.system = lp_system_find(o.chip->version);
     for (int i = 0; i < LP_N_LOCATIONS; i++)
         o.location[i] = (LpLocation){.on_chip = true};
+    o.location[LP_LOC_OPTIMIZER].on_demand = true;
     LpCostCtx x = lp_cost_ctx(o.chip);
     for (int i = 0; i < LP_MAX_IPUS; i++)
         o.proportion[i] = x.proportion;
@@ -165,6 +169,12 @@ bool lp_ipu_moves(const LpIpuPlan *p, const LpTransfer *t, int64_t mb,
     bool ends = t->load ? mb < n : mb >= p->micro_batches - n;
     *when = !edge ? t->when : t->wraps && ends ? LP_STREAM_ALONE : t->edge;
     return edge || t->of != LP_TRANSFER_VAR;
+}
+
+bool lp_ipu_update_is_phase(const LpIpuPlan *p)
+{
+    return p->strategy->one_row && p->step->update &&
+           p->micro_batches == lp_ipu_serial(p);
 }
 
 bool lp_ipu_comes_early(const LpTransfer *t)

@@ -315,9 +315,15 @@ static LpStatus host(LpSchedule *s)
 /* While the row computes; I/O tiles hold what they move. */
 static void add_beside(const LpSchedule *s, const LpTransfer *t)
 {
-    int ipu = s->p->pass[t->run].ipu;
-    bytes_of(s, t->load ? LOAD_BESIDE : STORE_BESIDE)[ipu] += t->bytes;
-    bytes_of(s, ON_IO_TILES)[ipu] += t->io ? t->bytes : 0;
+    bytes_of(s, t->load ? LOAD_BESIDE : STORE_BESIDE)[t->ipu] += t->bytes;
+    bytes_of(s, ON_IO_TILES)[t->ipu] += t->io ? t->bytes : 0;
+}
+
+/* When the row has computed. */
+static void add_ahead(const LpSchedule *s, const LpTransfer *t)
+{
+    bytes_of(s, LOAD_AHEAD)[t->ipu] += t->bytes;
+    bytes_of(s, ON_IO_TILES)[t->ipu] += t->io ? t->bytes : 0;
 }
 
 static int last_row(const LpIpuPlan *p)
@@ -339,7 +345,7 @@ static void own_stream(const LpSchedule *s, const LpTransfer *t)
     if (when == LP_STREAM_WITH)
         add_beside(s, t);
     if (when == LP_STREAM_ALONE)
-        bytes_of(s, t->load ? LOAD : STORE)[s->p->pass[t->run].ipu] += t->bytes;
+        bytes_of(s, t->load ? LOAD : STORE)[t->ipu] += t->bytes;
 }
 
 /* What the row moves for one before or after it. */
@@ -362,7 +368,20 @@ static void others_stream(const LpSchedule *s, const LpTransfer *t)
     if (when == LP_STREAM_BESIDE)
         add_beside(s, t);
     if (when == LP_STREAM_BETWEEN)
-        bytes_of(s, LOAD_AHEAD)[p->pass[t->run].ipu] += t->bytes;
+        add_ahead(s, t);
+}
+
+/* What the last row of an update moves for that. */
+static void update_stream(const LpSchedule *s, const LpTransfer *t)
+{
+    const LpIpuPlan *p = s->p;
+    if (p->pass[s->runs[0]].row != last_row(p) ||
+        s->part < lp_ipu_serial(p) - 1)
+        return;
+    if (t->edge == LP_STREAM_BESIDE)
+        add_beside(s, t);
+    if (t->edge == LP_STREAM_BETWEEN)
+        add_ahead(s, t);
 }
 
 static LpStatus stream(LpSchedule *s, const int64_t *load, const int64_t *store,
@@ -389,6 +408,8 @@ static LpStatus streams(LpSchedule *s)
     for (size_t i = 0; p->strategy->one_row && i < p->n_transfer; i++)
         if (p->transfer[i].run >= 0)
             others_stream(s, &p->transfer[i]);
+        else
+            update_stream(s, &p->transfer[i]);
     LP_TRY(stream(s, bytes_of(s, LOAD), NULL, false, &row->stream_cyc));
     LP_TRY(stream(s, bytes_of(s, LOAD_BESIDE), bytes_of(s, STORE_BESIDE), true,
                   &s->beside));

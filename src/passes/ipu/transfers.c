@@ -8,10 +8,14 @@
 static LpStatus add(LpIpuPlan *p, LpTransferOf of, size_t at, int run,
                     bool load, int64_t bytes)
 {
-    LP_IPU_ADD(
-        p, transfer, p->err,
-        (LpTransfer){
-            .of = of, .at = at, .run = run, .load = load, .bytes = bytes});
+    int ipu = run < 0 ? p->var_ipu[at] : p->pass[run].ipu;
+    LP_IPU_ADD(p, transfer, p->err,
+               (LpTransfer){.of = of,
+                            .at = at,
+                            .run = run,
+                            .ipu = ipu,
+                            .load = load,
+                            .bytes = bytes});
     return LP_OK;
 }
 
@@ -216,19 +220,39 @@ static LpStreamWhen when(const LpIpuPlan *p, const LpTransfer *t, bool edge,
     if (how == LP_STREAMING_IN_TURN || ends || on_demand(p, t) ||
         rows < (t->load ? 2 : 3))
         return LP_STREAM_ALONE;
+    if (!edge && p->o.parts != LP_PARTS_OVERLAP_COMPUTE)
+        return t->io && t->load && p->o.parts == LP_PARTS_OVERLAP_IO
+                   ? LP_STREAM_BETWEEN
+                   : LP_STREAM_ALONE;
     if (t->io || idle)
         return LP_STREAM_BESIDE;
     return t->load && edge ? LP_STREAM_BETWEEN : LP_STREAM_ALONE;
+}
+
+/* Of an optimizer state: before the update or, if that is a phase, with the
+ * last row before it. */
+static LpStreamWhen before_update(const LpIpuPlan *p, const LpTransfer *t)
+{
+    LpStreaming how = streaming(p);
+    bool state = p->step->var[t->at].role == LP_VAR_STATE;
+    if (!t->load || !state || on_demand(p, t) || !lp_ipu_update_is_phase(p) ||
+        how == LP_STREAMING_IN_TURN)
+        return LP_STREAM_ALONE;
+    bool idle = how == LP_STREAMING_GROUPS &&
+                is_idle(p, t->ipu, p->pass[p->n_pass - 1].row);
+    return t->io || idle ? LP_STREAM_BESIDE : LP_STREAM_BETWEEN;
 }
 
 static void find_when(LpIpuPlan *p)
 {
     for (size_t i = 0; i < p->n_transfer; i++) {
         LpTransfer *t = &p->transfer[i];
-        if (t->run < 0)
-            continue;
-        int64_t rows = nearest(p, i);
         t->io = by_io_tiles(p, t);
+        if (t->run < 0) {
+            t->edge = before_update(p, t);
+            continue;
+        }
+        int64_t rows = nearest(p, i);
         t->wraps = wraps(p, t);
         t->edge = when(p, t, true, rows);
         t->when = when(p, t, false, rows);
@@ -243,6 +267,7 @@ LpStatus lp_ipu_transfers(LpIpuPlan *p)
     LP_TRY(sums(p));
     LP_TRY(gradients(p));
     LP_TRY(values(p));
+    LP_TRY(update(p));
     find_when(p);
-    return update(p);
+    return LP_OK;
 }

@@ -3,6 +3,7 @@
  * lives off chip goes. With sharded state the sum is scattered, each replica
  * updates its share, and the new parameters are gathered. At the end IPUs that
  * read a parameter of another one get the new one. */
+#include "src/base/checked.h"
 #include "src/ops/cost_ctx.h"
 #include "src/passes/ipu/traffic.h"
 
@@ -92,7 +93,7 @@ static void off_chip_traffic(Update *u)
     const LpIpuPlan *p = u->p;
     for (size_t i = 0; i < p->n_transfer; i++) {
         const LpTransfer *s = &p->transfer[i];
-        if (s->run < 0)
+        if (s->run < 0 && s->edge == LP_STREAM_ALONE)
             (s->load ? u->load : u->store)[p->var_ipu[s->at]] += s->bytes;
     }
     for (size_t i = 0; i < p->n_partial; i++) {
@@ -100,6 +101,40 @@ static void off_chip_traffic(Update *u)
         if (lp_ipu_first_partial(p, i) && lp_ipu_off_chip(p, v))
             u->load[p->pass[p->partial[i].run].ipu] += lp_type_bytes(&v->type);
     }
+}
+
+/* The weight that a variable is of, or it itself. */
+static int owner(const LpStep *s, size_t var)
+{
+    const LpVariable *v = &s->var[var];
+    bool of = v->role == LP_VAR_STATE || v->role == LP_VAR_ACCUM;
+    return of && v->param >= 0 ? v->param : (int)var;
+}
+
+/* One weight after another: each waits for the host by itself. */
+static LpStatus wait_for_each(Update *u, int64_t *sync)
+{
+    LpIpuPlan *p = u->p;
+    int64_t most = 1, one = *sync;
+    int64_t *n = lp_ipu_scratch(p, (size_t)p->n_ipus, sizeof *n);
+    bool *seen = lp_ipu_scratch(p, p->step->n_var, sizeof *seen);
+    LP_TRY(p->err->code);
+    for (size_t i = 0; i < p->n_transfer; i++) {
+        const LpTransfer *t = &p->transfer[i];
+        if (t->run >= 0 || t->edge != LP_STREAM_ALONE ||
+            seen[owner(p->step, t->at)])
+            continue;
+        seen[owner(p->step, t->at)] = true;
+        most = lp_max(most, ++n[t->ipu]);
+    }
+    LpActKind first = LP_ACT_STORE;
+    for (size_t i = 0; i < u->b.n_act; i++)
+        first = u->b.act[i].kind == LP_ACT_LOAD ? LP_ACT_LOAD : first;
+    for (size_t i = 0; i < u->b.n_act; i++)
+        if (u->b.act[i].kind == first && n[u->b.act[i].ipu] > 1)
+            u->b.act[i].cycles += (n[u->b.act[i].ipu] - 1) * one;
+    *sync = most * one;
+    return LP_OK;
 }
 
 /* Shares of each value of the update, through the values it is made of. */
@@ -261,6 +296,9 @@ static LpStatus build(Update *u)
     LP_TRY(lp_row_stream(&u->b, NULL, u->store, &cyc, &sync));
     LP_TRY(collectives(u, true));
     LP_TRY(renew_shares(u));
+    if (lp_ipu_update_is_phase(p) &&
+        p->o.update_order == LP_UPDATE_INTERLEAVING)
+        LP_TRY(wait_for_each(u, &sync));
     u->b.row->stream_cyc += cyc;
     u->b.row->sync_cyc += sync;
     return LP_OK;
