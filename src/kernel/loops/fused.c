@@ -293,8 +293,11 @@ LP_KERNEL_RUN(run)
 {
     const Plan *p = k->state;
     size_t each = lp_fused_work(k);
-#pragma omp parallel for num_threads(k->threads)                               \
-    schedule(static, 1) if (k->threads > 1)
+    if (k->threads == 1) {
+        lp_fused_part(k, in, out, work, rc, 0, p->n);
+        return LP_OK;
+    }
+#pragma omp parallel for num_threads(k->threads) schedule(static, 1)
     for (int t = 0; t < k->threads; t++)
         lp_fused_part(k, in, out, (char *)work + (size_t)t * each, rc,
                       lp_pw_part(p->n, t, k->threads),

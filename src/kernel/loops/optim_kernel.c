@@ -85,6 +85,10 @@ static void run_blocks(const Update *u, char *const *in, char *const *out,
 {
     int64_t blocks = (u->n + BLOCK - 1) / BLOCK;
     int threads = u->n < PARALLEL ? 1 : u->threads;
+    if (blocks == 1) {
+        run_block(u, in, out, 0, u->n, c);
+        return;
+    }
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < blocks; i++) {
         int64_t at = i * BLOCK, left = u->n - at;
