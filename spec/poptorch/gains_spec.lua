@@ -55,6 +55,24 @@ describe("gains", function()
     end)
   end
 
+  it("add gradients up where a second micro-batch would be the first to do so", function()
+    local function report_of(accumulation)
+      local model, options = Net(), poptorch.Options()
+      options.Training:gradientAccumulation(accumulation)
+      local executor = poptorch.trainingModel(model, options,
+        poptorch.optim.Adam(model:parameters(), { lr = 0.1 }))
+      executor:compile(torch.randn(8 * accumulation, 64))
+      return executor:report()
+    end
+    for _, gain in ipairs(report_of(1):gains()) do
+      if gain.hint == "accumulation" then
+        assert.near(report_of(2).samples_per_second, gain.samples_per_second, 1e-3)
+        return
+      end
+    end
+    error("no such gain")
+  end)
+
   it("print as a table, also those of a file", function()
     local report = compiled()
     local text = tostring(report:gains())

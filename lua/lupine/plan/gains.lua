@@ -2,7 +2,9 @@
 --- complete step. Nothing is traced again; where more rows make an update the samples of one
 --- change and nothing else does.
 local columns = require("lupine.base.columns")
+local core = require("lupine.core")
 local memory = require("lupine.report.memory")
+local tables = require("lupine.base.tables")
 local variants = require("lupine.plan.variants")
 
 local M = {}
@@ -69,6 +71,26 @@ local CHANGES = {
 ---@field fits boolean
 ---@field cuts string[]? modules that begin the stages from IPU 1 on
 
+-- A step of one micro-batch an update does not add gradients up; one of `n` does, each time:
+-- the figures with that, one parameter after another.
+local function with_sums(trial, figures, n)
+  local step, cycles = trial.step, 0
+  local iterations, accumulation = step:loops()
+  if accumulation > 1 then
+    return figures
+  end
+  for _, v in ipairs(step:vars()) do
+    if v.role == "accumulator" then
+      local x = { dtype = tostring(v.dtype):match("%w+$"), shape = v.shape }
+      cycles = cycles + core.op_cost("add", { x, x }, { alpha = 1 },
+        trial.system.chip or "ipu2").cyc
+    end
+  end
+  local all = figures.cycles + iterations * n * cycles
+  return tables.with(figures, { cycles = all,
+    samples_per_second = figures.samples_per_second * figures.cycles / all })
+end
+
 local function result(trial, row, figures, detail, spelling)
   local saves = 1 - trial.base.samples_per_second / figures.samples_per_second
   local option = variants.spelled({ { hint = row.hint, detail = detail } }, spelling)[1]
@@ -107,6 +129,9 @@ function M.of(step, how)
   local trial, out = variants.Trial(step, how.system, how.placement), {}
   for _, row in ipairs(CHANGES) do
     local figures, details = trial:figures({ row[1] })
+    if figures and details[1].accumulation then
+      figures = with_sums(trial, figures, details[1].accumulation)
+    end
     out[#out + 1] = figures and result(trial, row, figures, details[1], how.spelling) or nil
   end
   local figures, detail
