@@ -493,7 +493,7 @@ function M.open(step, spec)
     if not spec.executable then
       M.complete(step, spec)
     end
-    caught(spec.planned or step, spec)
+    caught(step, spec)
   end
   return Session(step, spec)
 end

@@ -59,6 +59,7 @@ end
 ---@param system table which it changes
 function M.pipeline(system)
   system.strategy, system.liveness, system.separate_backward = "pipelined", 0, false
+  system.batch_serialization = nil
 end
 
 --- How a front end spells the options of changes, in order.

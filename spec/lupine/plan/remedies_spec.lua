@@ -122,7 +122,7 @@ describe("remedies", function()
     for liveness = 0, 1 do
       local got
       for _, r in ipairs(remedies.remedies(step, { strategy = "parallel_phased",
-        liveness = liveness, separate_backward = true })) do
+        liveness = liveness, separate_backward = true, batch_serialization = 4 })) do
         got = r.hint == "pipeline" and r.samples_per_second or got
       end
       assert.equal(want, got, liveness)
