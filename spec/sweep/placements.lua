@@ -155,14 +155,28 @@ local NAMES = tables.keys(STRATEGIES)
 table.sort(NAMES)
 
 local function locate(options, replicas)
+  local io = math.random() < 0.3
+  if io then
+    options.TensorLocations:numIOTiles(64)
+  end
   for _, kind in ipairs({ "Optimizer", "Weight", "Accumulator", "Activation" }) do
     local settings = poptorch.TensorLocationSettings():useOnChipStorage(math.random() < 0.7)
-      :minElementsForOffChip(pick({ 0, 8 }))
+      :minElementsForOffChip(pick({ 0, 8 })):useIOTilesToLoad(io and math.random() < 0.5)
     if (kind == "Optimizer" or kind == "Weight") and replicas > 1 and math.random() < 0.3 then
       settings:useReplicatedTensorSharding(true):minElementsForReplicatedTensorSharding(2)
     end
     options.TensorLocations["set" .. kind .. "Location"](options.TensorLocations, settings)
   end
+end
+
+-- When phases load and store, and how many micro-batches pass each together.
+local function order(options, accumulation)
+  for _, name in ipairs({ "weight", "activation", "accumulator", "optimizerState" }) do
+    options._Popart:set(("executionPhaseSettings.%sIOSchedule"):format(name), math.random(0, 1))
+  end
+  options._Popart:set("executionPhaseSettings.schedule", math.random(0, 2))
+  options._Popart:set("batchSerializationSettings.batchSchedule", math.random(0, 3))
+  options._Popart:set("batchSerializationSettings.factor", pick({ 1, accumulation }))
 end
 
 local function same(a, b)
@@ -185,6 +199,9 @@ local function placed(name)
   options._Popart:set("autoRecomputation", pick({ "Pipeline", "NoRecompute", "RecomputeAll" }))
   options.Precision:enableStochasticRounding(half and math.random() < 0.5)
   locate(options, replicas)
+  if strategy == "serial" or strategy == "parallel" then
+    order(options, accumulation)
+  end
   local executor = poptorch.trainingModel(net, options,
     poptorch.optim[pick({ "SGD", "AdamW", "LAMB" })](net:parameters(), { lr = 0.01 }))
   local _, args = made(name, accumulation * replicas * iterations, half)
