@@ -86,8 +86,8 @@ static LpStatus add_reorder(Conv *c, int side, const LpDnnLayout *user,
  * gradient, 0.7 to 0.85 for the weights'. 32 channels to 32 want more tiles.
  * It works on blocks: one side that has none is reordered either way.
  * Its errors are about 1e-5 of the largest result. Ours (winograd.h) takes
- * 0.3 to 0.6 of the direct one's time from these sizes on, and from `ONCE` tiles
- * where windows are transformed once. */
+ * 0.3 to 0.6 of the direct one's time from these sizes on, gradients too, and
+ * from `ONCE` tiles on where windows are transformed once. */
 static bool winograd_pays(const LpKernelReq *r, LpDnnPass pass,
                           const LpConvGeom *g,
                           const LpDesc *const side[LP_CONV_SIDES])
@@ -223,9 +223,8 @@ static LpStatus choose_any(Conv *c, const LpConvGeom *g,
         return c->depthwise ? describe_own(c, g, d.block, side, user, e)
                             : e->code;
     }
-    if (c->pass != LP_DNN_BACKWARD_WEIGHTS &&
-        winograd_pays(r, c->pass, g, side) &&
-        lp_winograd_takes(g, c->pass == LP_DNN_BACKWARD_DATA, &w)) {
+    if (winograd_pays(r, c->pass, g, side) &&
+        lp_winograd_takes(g, c->pass, &w)) {
         c->winograd = kept(&w, sizeof w, e);
         return c->winograd
                    ? describe_own(c, g, LP_WINOGRAD_BLOCK, side, user, e)
@@ -252,7 +251,7 @@ static LpStatus build(Conv *c, const LpConvGeom *g,
             inner = lp_dnn_work_bytes(c->reorder[i]);
     c->work += (inner + 63) / 64 * 64;
     c->windows = c->work;
-    if (c->winograd)
+    if (c->winograd && !c->winograd->gradient)
         c->work += lp_winograd_window_bytes(c->winograd);
     return LP_OK;
 }
@@ -269,6 +268,11 @@ static void run_winograd(const Conv *c, int64_t part,
                          void *const own[LP_CONV_SIDES], char *w)
 {
     bool forward = c->pass == LP_DNN_FORWARD;
+    if (c->winograd->gradient) {
+        lp_winograd_gradient(c->winograd, c->threads, own[LP_CONV_SRC],
+                             own[LP_CONV_DST], own[LP_CONV_W], w + c->scratch);
+        return;
+    }
     void *u = c->packed ? own[LP_CONV_W] : w + c->windows;
     if (!c->packed && part == 0)
         lp_winograd_windows(c->winograd, c->threads, own[LP_CONV_W], u);

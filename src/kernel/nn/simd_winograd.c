@@ -123,6 +123,17 @@ ALWAYS void write_tile(const LpWinograd *w, const V r[STEP * STEP], Place p,
             store(at + (i * w->dst[1] + j) * B, r[i * STEP + j]);
 }
 
+/* The same of what is read. */
+ALWAYS void read_results(const LpWinograd *w, const float *image, Place p,
+                         V r[STEP * STEP])
+{
+    int64_t rows = w->dst[0] - p.y, columns = w->dst[1] - p.x;
+    const float *at = image + (p.y * w->dst[1] + p.x) * B;
+    for (int i = 0; i < STEP && i < rows; i++)
+        for (int j = 0; j < STEP && j < columns; j++)
+            r[i * STEP + j] = load(at + (i * w->dst[1] + j) * B);
+}
+
 static void gather(const LpWinograd *w, const float *m, int64_t at, int64_t n,
                    float *image)
 {
@@ -141,6 +152,43 @@ static void gather(const LpWinograd *w, const float *m, int64_t at, int64_t n,
             for (int i = 0; i < STEP; i++)
                 gather_line(h + i * TILE, 1, r + i * STEP, 1);
             write_tile(w, r, p, image + (p.n * w->out + c) * plane);
+        }
+    }
+}
+
+/* Four numbers to six. */
+ALWAYS void raise_line(const V *x, const int from, V *y, const int to)
+{
+    V x1 = x[from], x3 = x[3 * from];
+    V a = x[0] + A2 * x[2 * from], by_a = A * x1 + A2 * A * x3;
+    V d = x[0] + D2 * x[2 * from], by_d = D * x1 + D2 * D * x3;
+    y[0] = x[0];
+    y[to] = a + by_a;
+    y[2 * to] = a - by_a;
+    y[3 * to] = d + by_d;
+    y[4 * to] = d - by_d;
+    y[5 * to] = x3;
+}
+
+static void raise_tiles(const LpWinograd *w, int64_t width, const float *image,
+                        int64_t at, int64_t n, float *m)
+{
+    int64_t plane = w->dst[0] * w->dst[1];
+    for (int64_t k = 0; k < n; k++) {
+        Place p = place_of(w, at + k);
+        for (int64_t c = 0; c < w->panels * width; c += B) {
+            V r[STEP * STEP] = {{0}}, h[STEP * TILE], t[TILE * TILE];
+            if (c < w->out)
+                read_results(w, image + (p.n * w->out + c) * plane, p, r);
+#pragma GCC unroll 4
+            for (int i = 0; i < STEP; i++)
+                raise_line(r + i * STEP, 1, h + i * TILE, 1);
+#pragma GCC unroll 6
+            for (int j = 0; j < TILE; j++)
+                raise_line(h + j, TILE, t + j, TILE);
+            float *to = m + (c / width * w->chunk + k) * width + c % width;
+            for (int i = 0; i < LP_WINOGRAD_PLACES; i++)
+                store(to + i * w->out_plane, t[i]);
         }
     }
 }
@@ -174,8 +222,36 @@ static void window(const LpWinograd *w, const float g[9 * B], float *u)
         store(u + i * w->window_plane, t[i]);
 }
 
-LpWinogradOf LP_SIMD_NAME(lp_winograd) = {
-    {.spread = spread, .gather = gather, .window = window}};
+/* Six to three. */
+ALWAYS void fold_line(const V *u, const int from, V *g, const int to)
+{
+    V a = u[from] + u[2 * from], by_a = u[from] - u[2 * from];
+    V d = u[3 * from] + u[4 * from], by_d = u[3 * from] - u[4 * from];
+    g[0] =
+        u[0] / (A2 * D2) + a / (2 * A2 * (A2 - D2)) + d / (2 * D2 * (D2 - A2));
+    g[to] = by_a / (2 * A * (A2 - D2)) + by_d / (2 * D * (D2 - A2));
+    g[2 * to] = (d - a) / (2 * (D2 - A2)) + u[5 * from];
+}
+
+static void fold(const LpWinograd *w, const float *u, float g[9 * B])
+{
+    V t[TILE * TILE], h[3 * TILE], r[9];
+    for (int i = 0; i < LP_WINOGRAD_PLACES; i++)
+        t[i] = load(u + i * w->window_plane);
+#pragma GCC unroll 6
+    for (int j = 0; j < TILE; j++)
+        fold_line(t + j, TILE, h + j, TILE);
+#pragma GCC unroll 3
+    for (int i = 0; i < 3; i++)
+        fold_line(h + i * TILE, 1, r + i * 3, 1);
+    memcpy(g, r, sizeof r);
+}
+
+LpWinogradOf LP_SIMD_NAME(lp_winograd) = {{.spread = spread,
+                                           .gather = gather,
+                                           .raise = raise_tiles,
+                                           .window = window,
+                                           .fold = fold}};
 #else
-LpWinogradOf LP_SIMD_NAME(lp_winograd) = {{NULL, NULL, NULL}};
+LpWinogradOf LP_SIMD_NAME(lp_winograd) = {{NULL, NULL, NULL, NULL, NULL}};
 #endif

@@ -11,6 +11,7 @@ LP_SIMD_EXTERN(LpWinogradOf, lp_winograd);
 enum {
     ROOM = 1 << 20, /* bytes of transformed tiles: the third cache has them */
     LEAST = 66,     /* tiles that are worth reading all windows for */
+    MORE = 128,     /* or writing, too */
     LINE = 16,      /* elements: planes do not lie on top of each other */
     PIECE = 16,     /* tiles that a thread takes */
 };
@@ -26,8 +27,9 @@ static int64_t panel_size(const LpWinograd *w)
     return w->in * products()->width;
 }
 
-bool lp_winograd_takes(const LpConvGeom *g, bool turned, LpWinograd *w)
+bool lp_winograd_takes(const LpConvGeom *g, LpDnnPass pass, LpWinograd *w)
 {
+    bool turned = pass == LP_DNN_BACKWARD_DATA;
     bool fits = lp_cpu_simd() == LP_SIMD_AVX2 && g->n_spatial == 2 &&
                 g->groups == 1 && g->c_src % LP_WINOGRAD_BLOCK == 0 &&
                 g->c_dst % LP_WINOGRAD_BLOCK == 0;
@@ -36,7 +38,9 @@ bool lp_winograd_takes(const LpConvGeom *g, bool turned, LpWinograd *w)
                g->pad_l[i] <= 2;
     if (!fits)
         return false;
-    *w = (LpWinograd){.n = g->n, .turned = turned};
+    *w = (LpWinograd){.n = g->n,
+                      .turned = turned,
+                      .gradient = pass == LP_DNN_BACKWARD_WEIGHTS};
     w->in = turned ? g->c_dst : g->c_src;
     w->out = turned ? g->c_src : g->c_dst;
     for (int i = 0; i < 2; i++) {
@@ -48,12 +52,13 @@ bool lp_winograd_takes(const LpConvGeom *g, bool turned, LpWinograd *w)
     w->across = (w->dst[1] + LP_WINOGRAD_STEP - 1) / LP_WINOGRAD_STEP;
     int64_t rows = products()->rows, width = products()->width;
     int64_t bytes = LP_WINOGRAD_PLACES * (w->in + w->out) * 4;
-    int64_t most = lp_max(ROOM / bytes, LEAST) / rows * rows;
+    int64_t most = w->gradient ? lp_max(ROOM / bytes, MORE)
+                               : lp_max(ROOM / bytes, LEAST) / rows * rows;
     w->chunk = lp_min(most, w->n * w->down * w->across);
     w->panels = (w->out + width - 1) / width;
     w->window_plane = w->panels * panel_size(w) + LINE;
     w->in_plane = w->chunk * w->in + LINE;
-    w->out_plane = w->chunk * w->out + LINE;
+    w->out_plane = w->chunk * (w->gradient ? w->panels * width : w->out) + LINE;
     return true;
 }
 
@@ -94,8 +99,9 @@ void lp_winograd_windows(const LpWinograd *w, int threads, const float *rows,
 /* ---- images -------------------------------------------------------------- */
 size_t lp_winograd_work_bytes(const LpWinograd *w)
 {
-    return (size_t)(LP_WINOGRAD_PLACES * (w->in_plane + w->out_plane)) *
-           sizeof(float);
+    size_t tiles = (size_t)(LP_WINOGRAD_PLACES * (w->in_plane + w->out_plane)) *
+                   sizeof(float);
+    return w->gradient ? tiles + lp_winograd_window_bytes(w) : tiles;
 }
 
 /* Panel `panel` of the product of place `place`, of n tiles. */
@@ -150,4 +156,78 @@ void lp_winograd_run(const LpWinograd *w, int threads, const float *src,
     for (int64_t at = 0; at < tiles && !lp_kernel_stops(); at += w->chunk)
         run_chunk(w, threads, at, lp_min(w->chunk, tiles - at), src, u, dst, v,
                   m);
+}
+
+/* ---- the gradient to the windows ----------------------------------------- */
+/* Adds the products of place `place`, panel `panel`, of n tiles to u, or writes
+ * them if they are the first. */
+static void add_up(const LpWinograd *w, int64_t place, int64_t panel,
+                   bool first, int64_t n, const float *v, const float *m,
+                   float *u)
+{
+    const LpGemmLoopsF32 *loops = products();
+    LpGemmTile t = {.cols = loops->width,
+                    .k = n,
+                    .l_rs = 1,
+                    .l_cs = w->in,
+                    .c_rs = w->panels * loops->width,
+                    .c_cs = 1,
+                    .add = !first};
+    v += place * w->in_plane;
+    m += place * w->out_plane + panel * w->chunk * loops->width;
+    u += place * w->window_plane + panel * loops->width;
+    for (int64_t i = 0; i < w->in; i += t.rows) {
+        t.rows = lp_min(loops->rows, w->in - i);
+        loops->tile(&t, v + i, m, u + i * t.c_rs);
+    }
+}
+
+/* Those of one input channel. */
+static void fold_windows(const LpWinograd *w, int64_t in, const float *u,
+                         float *rows)
+{
+    enum { B = LP_WINOGRAD_BLOCK };
+    const LpWinogradLoops *loops = LP_SIMD_PICK(lp_winograd);
+    u += in * w->panels * products()->width;
+    for (int64_t o = 0; o < w->out; o += B) {
+        float g[9 * B];
+        loops->fold(w, u + o, g);
+        for (int64_t b = 0; b < B; b++)
+            for (int j = 0; j < 9; j++)
+                rows[((o + b) * w->in + in) * 9 + j] = g[j * B + b];
+    }
+}
+
+static void add_chunk(const LpWinograd *w, int threads, int64_t at, int64_t n,
+                      const float *src, const float *dst, float *u, float *v,
+                      float *m)
+{
+    const LpWinogradLoops *loops = LP_SIMD_PICK(lp_winograd);
+    int64_t pieces = (n + PIECE - 1) / PIECE, width = products()->width;
+#pragma omp parallel num_threads(threads)
+    {
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < pieces; i++) {
+            int64_t from = i * PIECE, some = lp_min(PIECE, n - from);
+            loops->spread(w, src, at + from, some, v + from * w->in);
+            loops->raise(w, width, dst, at + from, some, m + from * width);
+        }
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < LP_WINOGRAD_PLACES * w->panels; i++)
+            add_up(w, i / w->panels, i % w->panels, at == 0, n, v, m, u);
+    }
+}
+
+void lp_winograd_gradient(const LpWinograd *w, int threads, const float *src,
+                          const float *dst, float *rows, void *work)
+{
+    int64_t tiles = w->n * w->down * w->across;
+    float *v = work, *m = v + LP_WINOGRAD_PLACES * w->in_plane;
+    float *u = m + LP_WINOGRAD_PLACES * w->out_plane;
+    for (int64_t at = 0; at < tiles && !lp_kernel_stops(); at += w->chunk)
+        add_chunk(w, threads, at, lp_min(w->chunk, tiles - at), src, dst, u, v,
+                  m);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < w->in; i++)
+        fold_windows(w, i, u, rows);
 }

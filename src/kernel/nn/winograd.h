@@ -10,6 +10,9 @@
  *                              |
  *              tiles of 4 x 4 results, transformed back
  *
+ * The gradient to the windows has tiles of results transformed, too, products
+ * [in, tiles] [tiles, out] and windows transformed back.
+ *
  * Errors are about 4e-6 of the largest result. Nothing depends on the number of
  * threads: a chunk of tiles after the other, each sum in the order of its
  * channels. */
@@ -17,6 +20,7 @@
 #define LP_KERNEL_NN_WINOGRAD_H
 
 #include "src/kernel/nn/nn.h"
+#include "src/kernel/product/dnn.h"
 
 enum {
     LP_WINOGRAD_BLOCK = 8,   /* channels of a block of an image */
@@ -29,7 +33,8 @@ enum {
 typedef struct LpWinograd {
     int64_t n, in, out;
     int64_t src[2], dst[2], pad[2];
-    bool turned; /* windows are [in, out, 3, 3], to be read backwards */
+    bool turned;   /* windows are [in, out, 3, 3], to be read backwards */
+    bool gradient; /* they are what is made */
     int64_t across, down; /* tiles of an image */
     int64_t chunk;        /* tiles at once */
     int64_t panels;       /* of the products' columns */
@@ -45,15 +50,21 @@ typedef struct LpWinogradLoops {
     /* and back, for results that m holds likewise */
     void (*gather)(const LpWinograd *w, const float *m, int64_t at, int64_t n,
                    float *image);
+    /* tiles of an image [n, out, dst], to panels: m[place * out_plane + panel *
+     * chunk * width + tile * width + column] */
+    void (*raise)(const LpWinograd *w, int64_t width, const float *image,
+                  int64_t at, int64_t n, float *m);
     /* a block of windows, and the 36 times as many numbers they become */
     void (*window)(const LpWinograd *w, const float g[9 * LP_WINOGRAD_BLOCK],
                    float *u);
+    /* and back */
+    void (*fold)(const LpWinograd *w, const float *u,
+                 float g[9 * LP_WINOGRAD_BLOCK]);
 } LpWinogradLoops;
 typedef const LpWinogradLoops LpWinogradOf[1];
 
-/* Whether it can do this one, with `turned` the gradient to its input; then w
- * is what it needs. */
-bool lp_winograd_takes(const LpConvGeom *g, bool turned, LpWinograd *w);
+/* Whether it can do this one; then w is what it needs. */
+bool lp_winograd_takes(const LpConvGeom *g, LpDnnPass pass, LpWinograd *w);
 
 size_t lp_winograd_window_bytes(const LpWinograd *w);
 /* Plain rows of windows to u. */
@@ -63,5 +74,8 @@ void lp_winograd_windows(const LpWinograd *w, int threads, const float *rows,
 size_t lp_winograd_work_bytes(const LpWinograd *w);
 void lp_winograd_run(const LpWinograd *w, int threads, const float *src,
                      const float *u, float *dst, void *work);
+/* The gradient: `dst` is that of the results, `rows` are plain. */
+void lp_winograd_gradient(const LpWinograd *w, int threads, const float *src,
+                          const float *dst, float *rows, void *work);
 
 #endif
