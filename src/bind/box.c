@@ -91,12 +91,14 @@ void lp_check_keys(lua_State *L, int t, const char *whose,
         int n = 0;
         bool known = false;
         const char *key = luaL_tolstring(L, -2, NULL);
-        for (; keys[n]; n++)
-            known |= strcmp(key, keys[n]) == 0;
+        for (; keys[n] && !known; n++)
+            known = strcmp(key, keys[n]) == 0;
         if (known && lua_type(L, -3) == LUA_TSTRING) {
             lua_pop(L, 1);
             continue;
         }
+        while (keys[n])
+            n++;
         const char *near = lp_nearest(key, keys, n);
         lp_raise(L, LP_E_VALUE, "%s: no option '%s'%s%s%s", whose, key,
                  near ? ", did you mean '" : "", near ? near : "",

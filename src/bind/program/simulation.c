@@ -102,7 +102,12 @@ static void get_own_locations(lua_State *L, int t, LpIpuOptions *o)
 /* proportion: a number for all IPUs, or {[ipu] = number} with IPUs from 0. */
 static void get_proportion(lua_State *L, int t, LpIpuOptions *o)
 {
-    if (lua_getfield(L, t, "proportion") != LUA_TTABLE) {
+    int kind = lua_getfield(L, t, "proportion");
+    if (kind == LUA_TNIL) {
+        lua_pop(L, 1);
+        return;
+    }
+    if (kind != LUA_TTABLE) {
         double all = lp_opt_number(L, t, "proportion", o->proportion[0]);
         for (int i = 0; i < LP_MAX_IPUS; i++)
             o->proportion[i] = all;
