@@ -170,7 +170,7 @@ local function locate(options, replicas)
 end
 
 -- When phases load and store, and how many micro-batches pass each together.
-local function order(options, accumulation)
+local function schedule(options, accumulation)
   for _, name in ipairs({ "weight", "activation", "accumulator", "optimizerState" }) do
     options._Popart:set(("executionPhaseSettings.%sIOSchedule"):format(name), math.random(0, 1))
   end
@@ -200,7 +200,7 @@ local function placed(name)
   options.Precision:enableStochasticRounding(half and math.random() < 0.5)
   locate(options, replicas)
   if strategy == "serial" or strategy == "parallel" then
-    order(options, accumulation)
+    schedule(options, accumulation)
   end
   local executor = poptorch.trainingModel(net, options,
     poptorch.optim[pick({ "SGD", "AdamW", "LAMB" })](net:parameters(), { lr = 0.01 }))
