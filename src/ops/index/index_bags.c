@@ -105,8 +105,11 @@ LP_PRIMITIVE(embedding_bag_max,
 static LpStatus infer_bag_backward(LpInfer *x)
 {
     int64_t bags, rows = x->attr[LP_BAG_NUM_WEIGHTS].i;
+    LP_FAIL_IF(rows < 0, x->err, LP_E_RUNTIME,
+               "%s: num_weights must be 0 or more, got %lld", x->op->name,
+               (long long)rows);
     LP_TRY(check_bags(x, rows, &bags));
-    LP_FAIL_IF(x->in[0].shape[0] != bags || rows < 0, x->err, LP_E_RUNTIME,
+    LP_FAIL_IF(x->in[0].shape[0] != bags, x->err, LP_E_RUNTIME,
                "%s: grad has the shape %s for %lld bags of %lld rows",
                x->op->name, lp_shape_str(&x->in[0]), (long long)bags,
                (long long)rows);
