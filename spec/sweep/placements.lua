@@ -215,8 +215,8 @@ local function placed(name)
     n = n + (v.role == "input" and 1 or 0)
     inputs[i] = v.role == "input" and args[n]:to(v.dtype) or nil
   end
-  local function replay(order)
-    return report.replay(step, session.spec.system, inputs, { order = order, seed = 3 })
+  local function replay(by)
+    return report.replay(step, session.spec.system, inputs, { order = by, seed = 3 })
   end
   local done, out, vars = pcall(replay, "schedule")
   local wants, values = replay("micro_batches")
