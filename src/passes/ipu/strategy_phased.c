@@ -13,9 +13,9 @@
  * in parallel phases the group of IPUs that does not compute does. The first
  * row of a turn has none before it (PopART, streamingmemoryopinserter.cpp:
  * loads for phase 0 are in phase -1 of the same micro-batch): only I/O tiles
- * load for it ahead. With OffChipAfterFwdNoOverlap and OffChipAfterEachPhase phases
- * that only load or store lie between those that compute, and each row loads
- * for itself; what is on demand does so always. */
+ * load for it ahead. With OffChipAfterFwdNoOverlap and OffChipAfterEachPhase
+ * phases that only load or store lie between those that compute, and each row
+ * loads for itself; what is on demand does so always. */
 #include <inttypes.h>
 
 #include "src/passes/ipu/strategy.h"
