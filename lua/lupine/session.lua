@@ -57,6 +57,11 @@ local function index(step)
   return vars, by_name
 end
 
+-- The step that the simulated system sees.
+local function seen_of(step, spec)
+  return spec.planned or step
+end
+
 -- fn(step, …), which plans it; with an error that lists remedies.
 local function explained(step, system, spec, fn, ...)
   return remedies.explained({ step = step, system = system, smaller = spec.smaller,
@@ -89,16 +94,16 @@ end
 -- The report where there are shapes alone.
 local function plan_shapes(step, compile, spec)
   step:complete(compile)
-  return report_of(explained(step, compile.system, spec, core.plan, compile.system),
-    compile.system, spec)
+  return report_of(explained(seen_of(step, spec), compile.system, spec, core.plan,
+    compile.system), compile.system, spec)
 end
 
 -- The program of a complete one, which was stored with its report.
 local function lower_stored(step, compile, spec)
   stored.bind(step, (index(step)), spec)
-  local program = core.lower(step, { host = compile.host })
-  return program, spec.changed and report_of(core.plan(step, compile.system), compile.system, spec)
-    or stored.report(spec.executable, step, compile.system, spec.spelling)
+  local program, seen = core.lower(step, { host = compile.host }), seen_of(step, spec)
+  return program, spec.changed and report_of(core.plan(seen, compile.system), compile.system, spec)
+    or stored.report(spec.executable, seen, compile.system, spec.spelling)
 end
 
 -- What a spec says of the program's surface, with defaults.
@@ -137,7 +142,7 @@ local function compile_step(self, step, spec)
     program, self.report = lower_stored(step, compile, spec)
   elseif spec.cache then
     program, self.report, step = cache.compile(step, compile, spec.cache,
-      compiler(spec))
+      compiler(spec), spec)
   else
     program, self.report = compiler(spec)(step, compile)
   end

@@ -193,7 +193,7 @@ function M.open(s, spec)
     s.replicas)
   check_system(file, spec.system, from.system)
   from.tensors, from.seed, from.place = spec.tensors, spec.seed, spec.place
-  from.spelling = spec.spelling
+  from.spelling, from.planned = spec.spelling, spec.planned
   for name, t in pairs(s.model.variables) do
     local saved = file.tensors["variable/" .. name]
     if saved then

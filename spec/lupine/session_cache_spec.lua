@@ -163,7 +163,7 @@ describe("the cache of compiled steps", function()
     assert.same({}, entries()) -- no temporary file, no lock
   end)
 
-  it("knows equal specs whatever the order of their keys", function()
+  it("knows equal specs whatever the order of their keys, and the same step planned", function()
     local step = open(torch.ones(2), 1, { cache = false }).exec:step()
     local a, b = {}, {}
     for i = 1, 40 do
@@ -172,6 +172,7 @@ describe("the cache of compiled steps", function()
     assert.equal(cache.key(step, a), cache.key(step, b))
     b.k3 = 3.0
     assert.not_equal(cache.key(step, a), cache.key(step, b))
+    assert.not_equal(cache.key(step, a), cache.key(step, a, step))
   end)
 end)
 

@@ -3,9 +3,10 @@
 --- An entry is an executable file (session/stored.lua) without weights, named
 ---     KEY-VERSION-FORMAT.lupine
 --- KEY is the XXH3 of what fixes a compiled step and its report: the traced step's
---- text, without files and lines of scripts, and the compile spec. Nothing in it
---- depends on the CPU or on weights. Entries are written as a whole or not at all;
---- one that is damaged or of something else is never trusted, it is written anew.
+--- text, without files and lines of scripts, that of the step which is planned in its
+--- place, and the compile spec. Nothing in it depends on the CPU or on weights. Entries
+--- are written as a whole or not at all; one that is damaged or of something else is
+--- never trusted, it is written anew.
 ---
 --- Who misses holds a lock on KEY while it compiles, so that of several processes
 --- one compiles and the others load. Nobody takes entries away.
@@ -57,10 +58,12 @@ local APART = { host = true, progress = true }
 --- What a traced step and its compile spec are stored under.
 ---@param step lupine.Step
 ---@param compile table core.compile's
+---@param planned? lupine.Step what the simulated system sees in place of it
 ---@return string
-function M.key(step, compile)
+function M.key(step, compile, planned)
   local text = step:text("key")
-  local rest, out = { libraries = libraries_of(text) }, { text }
+  local rest, out = { libraries = libraries_of(text) }, { text,
+    planned and planned:text("key") or "" }
   for name, value in pairs(compile) do
     if not APART[name] then
       rest[name] = value
@@ -109,25 +112,26 @@ local function take_data(complete, step)
 end
 
 -- The program of an entry with its report and step; raises if there is none.
-local function load(path, step, compile)
+local function load(path, step, compile, of)
   local file = stored.read(path)
   local why = stored.mismatch(file)
   errors.check(not why, "ValueError", "%s", why)
   local complete = stored.parse(file)
   take_data(complete, step)
   local program = core.lower(complete, { host = compile.host })
-  return program, stored.report(file, complete, compile.system), complete
+  return program, stored.report(file, of.planned or complete, compile.system, of.spelling),
+    complete
 end
 
 -- {program, report, step}, or nil and why not.
-local function look_up(cache, key, step, compile)
+local function look_up(cache, key, step, compile, of)
   local path = file_of(cache, key)
   if not exists(path) then
     local versions = versions_of(cache, key)
     return nil, #versions == 0 and "nothing is stored"
       or "stored by another version only: " .. table.concat(versions, ", ")
   end
-  local found = table.pack(errors.try(load, path, step, compile))
+  local found = table.pack(errors.try(load, path, step, compile, of))
   if found[1] then
     return { table.unpack(found, 2, 4) }
   end
@@ -167,9 +171,9 @@ end
 
 -- With the lock: another process may have compiled it meanwhile. Only who does it
 -- itself has missed it.
-local function compile_locked(cache, key, step, compile, make)
+local function compile_locked(cache, key, step, compile, make, of)
   local held <close> = lock(cache, key)
-  local found, why = look_up(cache, key, step, compile)
+  local found, why = look_up(cache, key, step, compile, of)
   if found then
     log_hit(cache, key)
   else
@@ -189,20 +193,21 @@ end
 ---@param compile table core.compile's
 ---@param cache lupine.session.Cache
 ---@param make fun(step: lupine.Step, compile: table): userdata, lupine.Report
+---@param of {planned: lupine.Step?, spelling: table?} session.open's spec, of which it is
 ---@return userdata program
 ---@return lupine.Report
 ---@return lupine.Step the complete step of the program
-function M.compile(step, compile, cache, make)
+function M.compile(step, compile, cache, make, of)
   local made, e = pcall(core.make_folder, cache.path)
   if not made then
     unusable(cache, e)
   end
-  local key = M.key(step, compile)
-  local found = look_up(cache, key, step, compile)
+  local key = M.key(step, compile, of.planned)
+  local found = look_up(cache, key, step, compile, of)
   if found then
     log_hit(cache, key)
   else
-    found = compile_locked(cache, key, step, compile, make)
+    found = compile_locked(cache, key, step, compile, make, of)
   end
   return found[1], found[2], found[3]
 end

@@ -242,7 +242,7 @@ end
 
 --- What a file says of the simulated system's run of a step.
 ---@param file lupine.session.File
----@param step lupine.Step
+---@param step lupine.Step the one that was planned
 ---@param system table the options that it was planned with
 ---@param spelling? table of options, as Report's
 ---@return lupine.Report
