@@ -40,7 +40,14 @@ local function trace(s, factor)
     return nil, why
   end
   local ok, of = errors.try(traced.trace, model, settings.traces(s))
-  return ok and of or nil, "an operator of the model has its number of rows as a constant"
+  if ok then
+    return of
+  end
+  -- a model that was traced whole is at fault for rows alone; what is none of its errors is ours
+  if not errors.Exception:is(of) or of.type == "internal_error" then
+    error(of, 0)
+  end
+  return nil, "an operator of the model has its number of rows as a constant: " .. of.message
 end
 
 --- Has the spec of a session plan parts of batches, where the options ask for them and the
