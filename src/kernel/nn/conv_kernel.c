@@ -86,8 +86,8 @@ static LpStatus add_reorder(Conv *c, int side, const LpDnnLayout *user,
  * gradient, 0.7 to 0.85 for the weights'. 32 channels to 32 want more tiles.
  * It works on blocks: one side that has none is reordered either way.
  * Its errors are about 1e-5 of the largest result. Ours (winograd.h) takes
- * 0.3 to 0.6 of the direct one's time from these sizes on, gradients too, and
- * from `ONCE` tiles on where windows are transformed once. */
+ * 0.3 to 0.6 of the direct one's time from these sizes on, gradients too; where
+ * windows are transformed once, from `ONCE` tiles on, of any channels. */
 static bool winograd_pays(const LpKernelReq *r, LpDnnPass pass,
                           const LpConvGeom *g,
                           const LpDesc *const side[LP_CONV_SIDES])

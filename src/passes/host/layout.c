@@ -66,7 +66,7 @@ static bool makes_blocks(const LpLower *l, const LpGraphNode *n)
         d[i].block = l->block[n->in[i]];
     d[n->n_in].block = (uint8_t)l->o->block;
     r.fast = l->o->fast;
-    r.keeps = lp_packs_once(l);
+    r.keeps = lp_keeps(l, n);
     r.threads = lp_width_of(&r, l->o->threads);
     return lp_conv_makes(&r, n->op->product == LP_PRODUCT_CONV_INPUT);
 }

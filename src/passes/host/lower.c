@@ -468,7 +468,7 @@ static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
                      .site = n->site,
                      .numerics = lp_node_numerics(l->step->numerics, n),
                      .fast = l->o->fast,
-                     .keeps = lp_packs_once(l),
+                     .keeps = lp_keeps(l, n),
                      .split = l->o->split};
     r.threads = k->threads = lp_width_of(&r, l->o->threads);
     char where[LP_WHERE];

@@ -157,8 +157,9 @@ bool lp_sinks(const LpLower *l, LpNodeId id);
 LpStatus lp_place_buffers(LpLower *micro, LpLower *update);
 
 /* ---- packed weights ----------------------------------------------------- */
-/* Parameters do not change: a copy of one may be packed once. */
-bool lp_packs_once(const LpLower *l);
+/* n is a convolution, or its gradient to the input, of a parameter that does
+ * not change: what its kernel makes of it is made once. */
+bool lp_keeps(const LpLower *l, const LpGraphNode *n);
 /* n is a product that may read a packed copy of a parameter. */
 bool lp_packs(const LpLower *l, const LpGraphNode *n);
 LpStatus lp_lower_packed(LpLower *l, LpNodeId id, bool *done);

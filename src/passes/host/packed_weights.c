@@ -41,11 +41,6 @@ static bool may_pack(const LpLower *l, int64_t reads)
             s->gradient_accumulation * l->program->topology.local >= reads);
 }
 
-bool lp_packs_once(const LpLower *l)
-{
-    return may_pack(l, INT64_MAX);
-}
-
 /* The parameter in whose memory v lies, or -1. */
 static int param_of(const LpLower *l, LpVal v)
 {
@@ -66,6 +61,22 @@ static int packed_param(const LpLower *l, LpVal v)
                    !lp_graph_maker(l->g, n->in[0])
                ? param_of(l, n->in[0])
                : -1;
+}
+
+/* The parameter that is the windows of n, a convolution or its gradient to the
+ * input; or -1. */
+static int windows_param(const LpLower *l, const LpGraphNode *n)
+{
+    LpProductKind conv = lp_conv_of(n->op);
+    return (conv == LP_PRODUCT_CONV || conv == LP_PRODUCT_CONV_INPUT) &&
+                   lp_is_value(n->in[1]) && l->location[n->in[1]].offset == 0
+               ? param_of(l, n->in[1])
+               : -1;
+}
+
+bool lp_keeps(const LpLower *l, const LpGraphNode *n)
+{
+    return may_pack(l, INT64_MAX) && windows_param(l, n) >= 0;
 }
 
 bool lp_packs(const LpLower *l, const LpGraphNode *n)
@@ -107,13 +118,9 @@ void lp_packed_operand(LpLower *l, uint32_t index)
 LpStatus lp_pack_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,
                          uint32_t *index)
 {
+    int var = windows_param(l, n);
     *index = UINT32_MAX;
-    LpProductKind conv = lp_conv_of(n->op);
-    if ((conv != LP_PRODUCT_CONV && conv != LP_PRODUCT_CONV_INPUT) ||
-        !lp_is_value(n->in[1]) || !may_pack(l, READS))
-        return LP_OK;
-    int var = param_of(l, n->in[1]);
-    if (var < 0 || l->location[n->in[1]].offset != 0)
+    if (var < 0 || !may_pack(l, READS))
         return LP_OK;
     LpKernel *pack;
     size_t bytes;

@@ -285,7 +285,7 @@ LpStatus lp_weight_layout_choose(LpLower *l, const LpGraphNode *n)
                      .in = in,
                      .out = &out,
                      .fast = l->o->fast,
-                     .keeps = lp_packs_once(l)};
+                     .keeps = lp_keeps(l, n)};
     r.threads = lp_width_of(&r, l->o->threads);
     LpConvLayout h;
     LpErr probe = {0}; /* a window the library does not take: plain rows */
