@@ -12,9 +12,10 @@ local tables = require("lupine.base.tables")
 
 local M = {}
 
--- The rows that other front ends have, by name.
-local row_of = {}
+-- The rows that other front ends have, by name, and all options' defaults.
+local row_of, default_of = {}, {}
 for _, row in ipairs(rows) do
+  default_of[row.name] = row.default
   row_of[row.name] = row.only ~= "popart" and row or nil
 end
 local names = tables.keys(row_of)
@@ -45,6 +46,13 @@ local FITS = {
 }
 local SHOWN = { b = "bool", i = "int", f = "float", s = "string", l = "list", m = "table",
   e = "int or string" }
+
+--- What an option of PopART's is unless it is set.
+---@param name string
+---@return any
+function M.default(name)
+  return default_of[name]
+end
 
 --- What values a session option takes: "bool", "int", "float", "string", "list",
 --- "table", "int or string" (an enumeration's member).

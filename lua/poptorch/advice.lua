@@ -4,7 +4,7 @@
 --- Source: PopTorch API reference, Options; user guide 4.4.
 local advice = require("lupine.base.advice")
 local errors = require("lupine.base.errors")
-local tables = require("lupine.base.tables")
+local places = require("poptorch.options.places")
 local variables = require("lupine.base.variables")
 
 local M = {}
@@ -43,30 +43,10 @@ M.ADVICE = {
   end,
 }
 
--- What else a location says than where its tensors are: key, PopART's default, setter, and
--- a key without which it says nothing.
-local ASIDE = {
-  { "min_off_chip", 2, "minElementsForOffChip", "off_chip" },
-  { "sharded", false, "useReplicatedTensorSharding" },
-  { "min_sharded", 8192, "minElementsForReplicatedTensorSharding", "sharded" },
-  { "io_load", false, "useIOTilesToLoad" },
-  { "io_store", false, "useIOTilesToStore" },
-}
-
 -- A kind of tensors with this location.
 local function located(kind, location)
-  local settings = ("poptorch.TensorLocationSettings():useOnChipStorage(%s)"):format(
-    location.on_chip)
-  local says = tables.with(location, { off_chip = not location.on_chip })
-  for _, row in ipairs(ASIDE) do
-    local key, default, setter, of = table.unpack(row)
-    local value = location[key]
-    if value ~= nil and value ~= default and (not of or says[of]) then
-      settings = ("%s:%s(%s)"):format(settings, setter, value)
-    end
-  end
   return ("options.TensorLocations:set%sLocation(%s)"):format(kind:gsub("^%l", string.upper),
-    settings)
+    places.spelled(location))
 end
 
 local function moved(kind)

@@ -3,8 +3,10 @@ local advice = require("poptorch.advice")
 local helper = require("spec.poptorch.helper")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
+local places = require("poptorch.options.places")
 local program = require("spec.support.program")
 local read = require("spec.support.files").read
+local session_options = require("popart.session_options")
 local tables = require("lupine.base.tables")
 local torch = require("torch")
 
@@ -64,6 +66,22 @@ describe("the advice of poptorch", function()
       end
     end
     assert.same({}, spelled)
+  end)
+
+  it("spells what a location says that is not usual", function()
+    local options = poptorch.Options()
+    local usual = places.effective(options).weight
+    assert.equal("poptorch.TensorLocationSettings():useOnChipStorage(true)", places.spelled(usual))
+    local on = session_options.default("weightTensorLocationSettings.minElementsForOffChip")
+    assert.equal(on, usual.min_off_chip)
+    options.TensorLocations:setWeightLocation(poptorch.TensorLocationSettings()
+      :useOnChipStorage(false):minElementsForOffChip(on + 1):useReplicatedTensorSharding(true)
+      :minElementsForReplicatedTensorSharding(7):useIOTilesToLoad(true):useIOTilesToStore(true))
+    local said = places.effective(options).weight
+    local again = load("local poptorch = ...; return " .. places.spelled(said))(poptorch)
+    options.TensorLocations:setWeightLocation(again)
+    assert.same(said, places.effective(options).weight)
+    assert.is_nil(read("lua/poptorch/advice.lua"):find("8192", 1, true))
   end)
 
   -- The message of a model on two IPUs whose activations overflow the tiles.

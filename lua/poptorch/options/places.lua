@@ -9,6 +9,15 @@ local M = {}
 local KEYS = { activation = "location_activation", weight = "location_weight",
   optimizer = "location_optimizer", accumulator = "location_accumulator" }
 
+local function popart(field)
+  return session_options.default("weightTensorLocationSettings." .. field)
+end
+
+-- What a location says, beside where its tensors are, if nothing is set.
+local USUAL = { min_off_chip = popart("minElementsForOffChip"),
+  min_sharded = popart("minElementsForReplicatedTensorSharding"), sharded = false,
+  io_load = false, io_store = false }
+
 -- A location with every value filled in.
 ---@return {on_chip: boolean, min_off_chip: integer, min_sharded: integer,
 ---  sharded: boolean, io_load: boolean, io_store: boolean}
@@ -19,11 +28,11 @@ local function filled(s, off_chip)
   end
   return {
     on_chip = on,
-    min_off_chip = s.min_elements_for_off_chip or 2,
-    min_sharded = s.min_elements_for_replicated_tensor_sharding or 8192,
-    sharded = s.replicated_tensor_sharding or false,
-    io_load = s.io_tiles_to_load or false,
-    io_store = s.io_tiles_to_store or false,
+    min_off_chip = s.min_elements_for_off_chip or USUAL.min_off_chip,
+    min_sharded = s.min_elements_for_replicated_tensor_sharding or USUAL.min_sharded,
+    sharded = s.replicated_tensor_sharding or USUAL.sharded,
+    io_load = s.io_tiles_to_load or USUAL.io_load,
+    io_store = s.io_tiles_to_store or USUAL.io_store,
   }
 end
 
@@ -159,6 +168,22 @@ local VALUES = {
   { "io_load", "useIOTilesToLoad", io },
   { "io_store", "useIOTilesToStore", io },
 }
+
+--- A location as it is spelled: where its tensors are, and what else it says that is not
+--- usual.
+---@param location table options of the simulated system
+---@return string
+function M.spelled(location)
+  local out = ("poptorch.TensorLocationSettings():useOnChipStorage(%s)"):format(location.on_chip)
+  local idle = { min_off_chip = location.on_chip, min_sharded = not location.sharded }
+  for _, row in ipairs(VALUES) do
+    local value, usual = location[row[1]], USUAL[row[1]]
+    if usual ~= nil and value ~= nil and value ~= usual and not idle[row[1]] then
+      out = ("%s:%s(%s)"):format(out, row[2], value)
+    end
+  end
+  return out
+end
 
 local function any_off_chip(report)
   for _, memory in pairs(report.memory) do
