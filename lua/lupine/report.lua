@@ -226,7 +226,8 @@ local NULLABLE = { nullable = true }
 --- proportion (a number or by IPU),
 --- activation, weight, optimizer, accumulator (tables: on_chip, sharded,
 --- io_load, io_store, min_off_chip, min_sharded, on_demand), own (such tables by the names
---- of single variables and values), own_unmet (also of what the step has not),
+--- of single variables and values; on_demand is that of the kind unless it is given),
+--- own_unmet (also of what the step has not),
 --- output_slices (0: one a micro-batch),
 --- input_groups (of replicas that read the same rows; 0: each has its own),
 --- replicas and accumulation (in place of the step's: what it would cost with them),

@@ -93,6 +93,20 @@ describe("optimizer states of an update that is a phase", function()
     assert.equal(STATES, io.memory[0].io)
   end)
 
+  it("come as those of their kind do, where one's own location does not say when", function()
+    for _, kind in ipairs({ OFF, AHEAD, { on_chip = false, min_off_chip = 2 } }) do
+      local own = {}
+      for i = 1, PHASES do
+        own["m" .. i] = { on_chip = false, min_off_chip = 2 }
+      end
+      local want, got = simulate(step, kind), simulate(step, tables.with(kind, { on_chip = true }),
+        { own = own })
+      assert.same(table.pack(select(3, rows(want))), table.pack(select(3, rows(got))))
+      own.m1.on_demand = got.on_demand.optimizer == 0
+      assert.not_same(spans(got), (spans(simulate(step, kind, { own = own }))))
+    end
+  end)
+
   it("are there as long as that: one by one, or all at once", function()
     local one_by_one, n = spans(simulate(step, OFF))
     assert.equal(PHASES, n)

@@ -91,9 +91,13 @@ static void get_own_locations(lua_State *L, int t, LpIpuOptions *o)
         if (lua_type(L, -2) != LUA_TSTRING)
             lp_raise(L, LP_E_TYPE, "own: expected names of tensors, got %s",
                      luaL_typename(L, -2));
+        int value = lua_gettop(L);
         LpOwnLocation *own = &list[o->n_own++];
         own->name = lua_tostring(L, -2);
         own->at = (LpLocation){.on_demand = false};
+        own->as_kind =
+            lua_istable(L, -1) && lua_getfield(L, -1, "on_demand") == LUA_TNIL;
+        lua_settop(L, value);
         read_location(L, own->name, &own->at);
     }
     o->own = list;

@@ -72,6 +72,7 @@ enum {
 typedef struct LpOwnLocation {
     const char *name;
     LpLocation at;
+    bool as_kind; /* on_demand is not said: what holds for its kind */
 } LpOwnLocation;
 
 typedef struct LpIpuOptions {

@@ -6,27 +6,32 @@
 
 /* What is said of single tensors, and whether there are such. */
 typedef struct Own {
-    const LpOwnLocation *of;
+    LpOwnLocation *of;
     size_t n;
     bool *met;
 } Own;
 
-/* What is said of a name, of several the first; NULL: nothing. */
-static const LpLocation *own(const Own *o, const char *name)
+/* What is said of the name of a tensor of a kind, of several the first; NULL:
+ * nothing. */
+static const LpLocation *own(const Own *o, const char *name,
+                             const LpLocation *kind)
 {
     for (size_t i = 0; name && i < o->n; i++)
         if (strcmp(o->of[i].name, name) == 0) {
+            if (o->of[i].as_kind && !o->met[i])
+                o->of[i].at.on_demand = kind->on_demand;
             o->met[i] = true;
             return &o->of[i].at;
         }
     return NULL;
 }
 
-static const LpLocation *own_of_value(const Own *o, const LpValue *v)
+static const LpLocation *own_of_value(const Own *o, const LpValue *v,
+                                      const LpLocation *kind)
 {
-    const LpLocation *l = own(o, v->name);
+    const LpLocation *l = own(o, v->name, kind);
     for (const LpName *n = v->more; n; n = n->next) {
-        const LpLocation *other = own(o, n->text);
+        const LpLocation *other = own(o, n->text, kind);
         l = l ? l : other;
     }
     return l;
@@ -53,7 +58,8 @@ static LpStatus of_values(LpIpuPlan *p, const Own *o)
     p->val_location = lp_ipu_alloc(p, g->n_value, sizeof *p->val_location);
     LP_TRY(p->err->code);
     for (LpVal v = 1; v < g->n_value; v++)
-        p->val_location[v] = own_of_value(o, &g->value[v]);
+        p->val_location[v] =
+            own_of_value(o, &g->value[v], &p->o.location[LP_LOC_ACTIVATION]);
     for (size_t n = g->n_node; n-- > 0;) {
         const LpGraphNode *d = &g->node[n];
         bool marks = d->op->flags & LP_OPF_MARKER && d->n_in && d->n_out;
@@ -68,7 +74,7 @@ static LpStatus find(LpIpuPlan *p, const Own *o)
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
         const LpLocation *kind = of_kind(p, v);
-        const LpLocation *one = kind ? own(o, v->name) : NULL;
+        const LpLocation *one = kind ? own(o, v->name, kind) : NULL;
         p->var_location[i] = one ? one : kind;
     }
     if (o->n)
