@@ -20,6 +20,10 @@ describe("src/base", function()
     check("philox")
   end)
 
+  it("draws Philox in vectors as one block at a time", function()
+    check("vectors")
+  end)
+
   it("draws uniform numbers in [0, 1) with the right moments", function()
     check("uniform")
   end)

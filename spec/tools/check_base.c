@@ -1,8 +1,10 @@
 /* Checks of src/base that Lua cannot reach, against independent sources:
  * conversions against gcc's own _Float16 arithmetic and against rounding by
- * nearest neighbour in double, Philox against Random123's known answers; quotas
- * of made-up groups of processes, and sections that count their parts.
- * Usage: check_base half|bfloat16|philox|uniform|normal|log|map|quota|team.
+ * nearest neighbour in double, Philox against Random123's known answers, and
+ * in vectors against a block at a time; quotas of made-up groups of processes,
+ * and sections that count their parts.
+ * Usage: check_base half|bfloat16|philox|vectors|uniform|normal|log|map|quota|
+ * team.
  * Prints what is wrong and exits with 1. */
 #include <inttypes.h>
 #include <limits.h>
@@ -21,6 +23,7 @@
 #include "src/base/map.h"
 #include "src/base/quota.h"
 #include "src/base/random.h"
+#include "src/kernel/nn/nnloops.h"
 
 static int wrong;
 
@@ -196,6 +199,45 @@ static void check_philox(void)
             if (w[j] != few[i][j])
                 complain("philox of few rounds", i, w[j], few[i][j]);
     }
+}
+
+/* This CPU's vectors, up to counters that begin again at 0, and no word past
+ * the last. */
+enum { BLOCKS = 70 };
+static void check_philox_vectors(const char *what, int rounds, uint64_t key,
+                                 uint32_t first, int blocks)
+{
+    const uint32_t ctr[4] = {first, (uint32_t)lp_mix64(key ^ 1),
+                             (uint32_t)lp_mix64(key ^ 2),
+                             (uint32_t)lp_mix64(key ^ 3)};
+    LpRandom r = {key, ctr[1], ctr[2], ctr[3]};
+    uint32_t out[4 * BLOCKS + 4], w[4];
+    memset(out, 0x5a, sizeof out);
+    (rounds == LP_RANDOM_ROUNDS ? lp_nn()->philox
+                                : lp_nn()->philox_few)(key, ctr, blocks, out);
+    for (int b = 0; b < blocks; b++) {
+        lp_random_block_of(rounds, &r, first + (uint32_t)b, w);
+        for (int j = 0; j < 4; j++)
+            if (out[4 * b + j] != w[j])
+                complain(what, blocks, out[4 * b + j], w[j]);
+    }
+    for (int j = 0; j < 4; j++)
+        if (out[4 * blocks + j] != 0x5a5a5a5a)
+            complain("words past the last", blocks, out[4 * blocks + j],
+                     0x5a5a5a5a);
+}
+
+static void check_vectors(void)
+{
+    static const uint32_t firsts[] = {0,          1,          0x7fffffff,
+                                      0xffffffc0, 0xfffffffb, 0xffffffff};
+    uint64_t keys[] = {0, UINT64_MAX, lp_mix64(1), lp_mix64(2)};
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+        for (size_t f = 0; f < sizeof firsts / sizeof *firsts; f++)
+            for (int n = 1; n <= BLOCKS; n++) {
+                check_philox_vectors("philox", 10, keys[k], firsts[f], n);
+                check_philox_vectors("philox_few", 7, keys[k], firsts[f], n);
+            }
 }
 
 /* A mean of n draws lies within five standard errors of its expectation. */
@@ -405,11 +447,11 @@ static void check_team(void)
 int main(int argc, char **argv)
 {
     static const LpCheck checks[] = {
-        {"half", check_half},     {"bfloat16", check_bfloat16},
-        {"philox", check_philox}, {"uniform", check_uniform},
-        {"normal", check_normal}, {"log", check_log},
-        {"map", check_map},       {"quota", check_quota},
-        {"team", check_team},
+        {"half", check_half},       {"bfloat16", check_bfloat16},
+        {"philox", check_philox},   {"vectors", check_vectors},
+        {"uniform", check_uniform}, {"normal", check_normal},
+        {"log", check_log},         {"map", check_map},
+        {"quota", check_quota},     {"team", check_team},
     };
     return lp_checks_run(argc, argv, checks, sizeof checks / sizeof *checks,
                          &wrong);
