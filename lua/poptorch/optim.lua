@@ -70,7 +70,7 @@ local Base = Optimizer:extend("Optimizer")
 
 -- Not the rules that PyTorch's have there, nor theirs for halves.
 Base.device_rule = Optimizer.device_rule
-Base._halves = false
+Base._beside = false
 
 -- Attributes of the whole optimizer; the others are of each group.
 local WHOLE = whole.defaults

@@ -34,11 +34,16 @@ local function check_types(parsed, group)
   end
 end
 
+local function on(flag)
+  return flag and flag ~= 0
+end
+
 -- Of the constructor's arguments, not of a group's.
 local function check_flags(name, a)
-  errors.check(not (a.fused and a.differentiable), "RuntimeError",
+  local fused = on(a.fused)
+  errors.check(not (fused and on(a.differentiable)), "RuntimeError",
     "%s: `fused` does not support `differentiable`", name)
-  errors.check(not (a.fused and a.foreach), "RuntimeError",
+  errors.check(not (fused and on(a.foreach)), "RuntimeError",
     "%s: `fused` and `foreach` cannot be `True` together.", name)
 end
 
@@ -80,8 +85,8 @@ end
 ---  halves: function?, check: function?, base: table?, complete: function?,
 ---  strict: boolean?} check(numbers, group): the group with tensors as numbers, and itself;
 ---  complete(arguments) adds what the signature does not say; strict: foreach refuses
----  tensors; differentiable: the update that a gradient goes through, else made of
----  `update`; halves: of half parameters, unless it is fused
+---  tensors; beside a rule differentiable: the update that a gradient goes through, and
+---  halves: that of half parameters, unless it is fused
 ---@return table
 return function(sig, body)
   local parsed = signature(sig)
@@ -115,17 +120,23 @@ return function(sig, body)
     end
   end
 
-  cls.update_rule = body.rule and function(_, group, param)
-    return body.rule(group, param)
-  end or cls.update_rule
-  cls.update = body.update and function(self, group, param, grad)
-    return body.update(self, in_numbers(group), param, grad)
-  end or cls.update
-  cls._halves = body.halves and function(self, group, param, grad)
-    return body.halves(self, in_numbers(group), param, grad)
-  end or cls._halves
-  cls._differentiable = body.differentiable
-    or body.update and differentiable.of(body.update, parsed.name)
+  if body.rule then
+    function cls.update_rule(_, group, param)
+      return body.rule(group, param)
+    end
+    cls._beside = { rule = cls.update_rule, differentiable = body.differentiable,
+      halves = function(self, group, param, grad)
+        return body.halves(self, in_numbers(group), param, grad)
+      end }
+  elseif body.update then
+    local through = differentiable.of(body.update, parsed.name)
+    function cls.update(self, group, param, grad)
+      if group.differentiable then
+        return through(self, group, param, grad)
+      end
+      return body.update(self, in_numbers(group), param, grad)
+    end
+  end
   signatures.note(cls, sig)
   return cls
 end

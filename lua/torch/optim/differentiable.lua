@@ -7,18 +7,9 @@
 local Optimizer = require("torch.optim.optimizer")
 local core = require("lupine.core")
 local errors = require("lupine.base.errors")
+local plain = require("torch.optim.plain")
 
 local M = {}
-
-local function absent(value)
-  return type(value) == "number" and value == 0
-end
-
--- The gradient with sign and L2 decay.
-local function gradient(group, param, grad)
-  grad = group.maximize and -grad or grad
-  return absent(group.weight_decay) and grad or grad + param:clone() * group.weight_decay
-end
 
 -- Counts the step.
 local function counted(self, param)
@@ -47,8 +38,8 @@ end
 ---@param param torch.Tensor
 ---@param grad torch.Tensor
 function M.SGD(self, group, param, grad)
-  local g = gradient(group, param, grad)
-  if not absent(group.momentum) then
+  local g = plain.gradient(group, param, grad)
+  if not plain.absent(group.momentum) then
     local new = g:detach()
     if counted(self, param) > 1 then
       new = value_of(self, param, "momentum_buffer") * group.momentum + g * (1 - group.dampening)
@@ -66,12 +57,9 @@ end
 ---@param grad torch.Tensor
 function M.Adam(self, group, param, grad)
   local step, beta1, beta2 = counted(self, param), group.betas[1], group.betas[2]
-  local p, g = param, grad
-  if not group.decoupled_weight_decay then
-    g = gradient(group, param, grad)
-  else
-    g = group.maximize and -g or g
-    p = absent(group.weight_decay) and p or p:clone() * (1 - group.lr * group.weight_decay)
+  local p, g = param, plain.gradient(group, param, grad)
+  if group.decoupled_weight_decay and not plain.absent(group.weight_decay) then
+    p = p:clone() * (1 - group.lr * group.weight_decay)
   end
   local mean = mix(self, param, "exp_avg", beta1, g)
   local square = mix(self, param, "exp_avg_sq", beta2, g * g)
@@ -89,14 +77,14 @@ end
 ---@param param torch.Tensor
 ---@param grad torch.Tensor
 function M.RMSprop(self, group, param, grad)
-  local g = gradient(group, param, grad)
+  local g = plain.gradient(group, param, grad)
   counted(self, param)
   local square = mix(self, param, "square_avg", group.alpha, g * g)
   if group.centered then
     square = square - mix(self, param, "grad_avg", group.alpha, g):pow(2)
   end
   local x = g / (square:sqrt() + group.eps)
-  if not absent(group.momentum) then
+  if not plain.absent(group.momentum) then
     x = put(self, param, "momentum_buffer",
       value_of(self, param, "momentum_buffer") * group.momentum + x)
   end
@@ -116,8 +104,8 @@ end
 local function options(group, name)
   local out = {}
   for option, value in pairs(group) do
-    local plain = TENSORS[option] or option == "params"
-    out[option] = plain and value or number(value, name, option)
+    local as_is = TENSORS[option] or option == "params"
+    out[option] = as_is and value or number(value, name, option)
   end
   out.betas = group.betas and { number(group.betas[1], name, "betas"),
     number(group.betas[2], name, "betas") }

@@ -212,11 +212,30 @@ local function nothing(dtype)
   return none[dtype]
 end
 
+local HALF = { [core.dtypes.float16] = true, [core.dtypes.bfloat16] = true }
+
+-- The form of a rule's update that holds instead of its operator. A subclass's own rule
+-- has none.
+local function form_beside(self, group, param)
+  local beside = self._beside
+  if not beside or beside.rule ~= self.update_rule then
+    return nil
+  elseif group.differentiable then
+    return beside.differentiable
+  end
+  local fused = group.fused and group.fused ~= 0
+  return HALF[param.dtype] and not fused and beside.halves or nil
+end
+
 --- One parameter's update; classes without a rule override it.
 ---@param group table of param_groups
 ---@param param torch.Tensor
 ---@param grad torch.Tensor of param's shape
 function Optimizer:update(group, param, grad)
+  local form = form_beside(self, group, param)
+  if form then
+    return form(self, group, param, grad)
+  end
   local rule = self:update_rule(group, param)
   if rule.counts then
     self:state_tensor(param, rule.counts):add_(1)
@@ -246,20 +265,14 @@ function Optimizer:update(group, param, grad)
   core.forms.internal[rule.op](table.unpack(args, 1, n + 1))
 end
 
-local HALF = { [core.dtypes.float16] = true, [core.dtypes.bfloat16] = true }
-
 local function step_groups(self)
   for _, group in ipairs(self.param_groups) do
-    local plain = group.differentiable and self._differentiable or self.update
     for _, p in ipairs(group.params) do
       local grad = p.grad
       if grad then
-        local halves = self._halves and not group.differentiable and group.fused ~= true
-          and HALF[p.dtype]
         errors.check(not group.capturable, "AssertionError", "%s: capturable = true is for steps "
           .. "in a CUDA graph; here there is none", getmetatable(self).__name)
-        local update = halves and self._halves or plain
-        update(self, group, p, grad)
+        self:update(group, p, grad)
       end
     end
   end

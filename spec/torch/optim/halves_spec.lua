@@ -76,4 +76,67 @@ describe("half parameters", function()
       assert.is_true(torch.isfinite(trained(name, { fused = true }, torch.float16)):all():item())
     end
   end)
+
+  it("are stepped as the flag fused says, a number too", function()
+    for _, on in ipairs({ 1, 0 }) do
+      local got = trained("Adam", { fused = on }, torch.float16)
+      local want = trained("Adam", { fused = on == 1 }, torch.float16)
+      assert.is_true(torch.equal(torch.nan_to_num(want, 77), torch.nan_to_num(got, 77)))
+    end
+    local p = torch.ones({ 1 }):requires_grad_()
+    assert.has_no_error(function()
+      torch.optim.Adam({ p }, { fused = 0, differentiable = true })
+    end)
+  end)
+end)
+
+-- A class of a script's own below Adam.
+describe("an optimizer's own update", function()
+  local function stepped(Mine, dtype, options, grad)
+    local p = torch.tensor({ 1.0, 2 }, { dtype = dtype }):requires_grad_()
+    p.grad = torch.tensor(grad or { 0.5, -0.25 }, { dtype = dtype })
+    Mine({ p }, options or {}):step()
+    return p:detach():tolist()
+  end
+
+  it("holds for every type of parameter, and with differentiable", function()
+    local Mine = torch.optim.Adam:extend("Mine")
+    function Mine.update(_, _, param, grad)
+      param:sub_(grad)
+    end
+    for _, dtype in ipairs({ "float32", "float16", "bfloat16" }) do
+      assert.same({ 0.5, 2.25 }, stepped(Mine, torch[dtype]), dtype)
+    end
+    local p = torch.tensor({ 1.0, 2 }):requires_grad_()
+    local q = p:clone()
+    q.grad = torch.tensor({ 0.5, -0.25 })
+    Mine({ q }, { differentiable = true }):step()
+    assert.same({ 0.5, 2.25 }, q:detach():tolist())
+  end)
+
+  it("may ask for that of the class above, which rounds as it does", function()
+    local Mine = torch.optim.Adam:extend("Mine")
+    function Mine:update(group, param, grad)
+      torch.optim.Adam.update(self, group, param, grad * 2)
+    end
+    -- the square of 5e-5 is 0 in float16, and eps too: 0.1 g / 0
+    local options = { lr = 0.5 }
+    assert.same({ 0.5, inf }, stepped(Mine, torch.float16, options, { 0.5, -2.5e-5 }))
+    options.fused = true
+    assert.same({ 0.5, 2.5 }, stepped(Mine, torch.float16, options, { 0.5, -2.5e-5 }))
+  end)
+
+  it("may be a rule, which holds for half parameters, too", function()
+    local Mine = torch.optim.Adam:extend("Mine")
+    function Mine.update_rule()
+      return { op = "sgd_step", inputs = { "param", "grad", false, "hyper:lr", "hyper:zero",
+        "hyper:zero", "hyper:zero" }, outputs = { "param", false }, attrs = {} }
+    end
+    function Mine:hyper_value(group, name)
+      return name == "zero" and 0 or torch.optim.Adam.hyper_value(self, group, name)
+    end
+    for _, dtype in ipairs({ "float32", "float16", "bfloat16" }) do
+      assert.same({ 0.5, 2.25 }, stepped(Mine, torch[dtype], { lr = 1 }), dtype)
+    end
+  end)
 end)
