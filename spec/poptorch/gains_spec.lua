@@ -56,21 +56,25 @@ describe("gains", function()
   end
 
   it("add gradients up where a second micro-batch would be the first to do so", function()
-    local function report_of(accumulation)
-      local model, options = Net(), poptorch.Options()
+    local function report_of(accumulation, iterations, io_tiles)
+      local model, options = Net(), poptorch.Options():deviceIterations(iterations)
       options.Training:gradientAccumulation(accumulation)
+      if io_tiles then
+        options.TensorLocations:numIOTiles(io_tiles)
+      end
       local executor = poptorch.trainingModel(model, options,
         poptorch.optim.Adam(model:parameters(), { lr = 0.1 }))
-      executor:compile(torch.randn(8 * accumulation, 64))
+      executor:compile(torch.randn(8 * accumulation * iterations, 64))
       return executor:report()
     end
-    for _, gain in ipairs(report_of(1):gains()) do
-      if gain.hint == "accumulation" then
-        assert.near(report_of(2).samples_per_second, gain.samples_per_second, 1e-3)
-        return
+    for _, case in ipairs({ { 1 }, { 3 }, { 2, 192 } }) do
+      local found
+      for _, gain in ipairs(report_of(1, table.unpack(case)):gains()) do
+        found = gain.hint == "accumulation" and gain or found
       end
+      assert.near(report_of(2, table.unpack(case)).samples_per_second,
+        assert(found, "no such gain").samples_per_second, 1e-3)
     end
-    error("no such gain")
   end)
 
   it("print as a table, also those of a file", function()

@@ -3,12 +3,13 @@
  *   core.ops()  -> {{name=, kind=, flags={pointwise=true, ...}, forms=,
  *                    grad=, no_grad=, grad_in=, grad_out=, cost=, domain=,
  *                    operands=, results=, list=}, ...}
- *   core.op_cost(name, {operand, ...}, {attribute=value, ...}, chip)
+ *   core.op_cost(name, {operand, ...}, {attribute=value, ...}, chip, tiles)
  *               -> {compute_cyc=, ...}; nil if the record has no cost rule
  *
  * An operand is {dtype=name, shape={...}}, a number, or false (a hole); an
  * attribute has the form that graph:nodes() gives it, false is None. The chip
- * is "ipu1", "ipu2" or "ipu21". */
+ * is "ipu1", "ipu2" or "ipu21", of which all tiles compute unless it is said
+ * how many. */
 #include <string.h>
 
 #include "runtime/cost/cost.h"
@@ -196,8 +197,8 @@ static void read_call(lua_State *L, const LpOp *op, Call *c)
     c->out = lua_newuserdatauv(L, MAX_TYPES * sizeof *c->out, 0);
 }
 
-static LpStatus cost_of(const LpOp *op, Call *c, const LpChip *chip, LpCost *o,
-                        LpErr *e)
+static LpStatus cost_of(const LpOp *op, Call *c, const LpChip *chip, int tiles,
+                        LpCost *o, LpErr *e)
 {
     LpArena arena = {0};
     LpInfer x = {.op = op,
@@ -220,7 +221,7 @@ static LpStatus cost_of(const LpOp *op, Call *c, const LpChip *chip, LpCost *o,
                        .chip = chip,
                        .system = lp_system_find(chip->version),
                        .rivals = 1,
-                       .tiles = chip->tiles,
+                       .tiles = tiles,
                        .memory_proportion = lp_cost_ctx(chip).proportion,
                        .partials = LP_F32};
         op->cost(&r, o);
@@ -263,10 +264,15 @@ static int op_cost(lua_State *L)
                         "op_cost(): no chip '%s'; allowed are ipu1, ipu2, "
                         "ipu21",
                         lua_tostring(L, 4));
+    int64_t tiles = luaL_optinteger(L, 5, chip->tiles);
+    if (tiles < 1 || tiles > chip->tiles)
+        return lp_raise(L, LP_E_VALUE,
+                        "op_cost(): tiles: expected 1..%d, got %lld",
+                        chip->tiles, (long long)tiles);
     if (!op->cost || !op->infer)
         return 0;
     read_call(L, op, &c);
-    lp_must(L, cost_of(op, &c, chip, &o, &e), &e);
+    lp_must(L, cost_of(op, &c, chip, (int)tiles, &o, &e), &e);
     lua_createtable(L, 0, 12);
     lp_set_int(L, "compute_cyc", o.compute_cyc);
     lp_set_int(L, "exchange_cyc", o.exchange_cyc);

@@ -75,7 +75,7 @@ form_list() -> Any
   -- The forms of all operators, as tables.
 ops() -> Any
   -- The records of all operators, as tables.
-op_cost(str name, Any operands, Any attributes, str chip) -> Any
+op_cost(str name, Any operands, Any attributes, str chip, int? tiles=None) -> Any
   -- What an operator takes on a chip, or nil where its record has no rule.
 passes() -> (Any common, Any host)
   -- The names of the common passes, and of those that rewrite the host's graph.

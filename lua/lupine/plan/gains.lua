@@ -72,7 +72,9 @@ local CHANGES = {
 ---@field cuts string[]? modules that begin the stages from IPU 1 on
 
 -- A step of one micro-batch an update does not add gradients up; one of `n` does, each time:
--- the figures with that, one parameter after another.
+-- the figures with that, one parameter after another, on the tiles that compute. (IPUs take
+-- turns where an update has one micro-batch, but for those of parallel phases.) What sums
+-- off the chip stream is not in it.
 local function with_sums(trial, figures, n)
   local step, cycles = trial.step, 0
   local iterations, accumulation = step:loops()
@@ -83,7 +85,7 @@ local function with_sums(trial, figures, n)
     if v.role == "accumulator" then
       local x = { dtype = tostring(v.dtype):match("%w+$"), shape = v.shape }
       cycles = cycles + core.op_cost("add", { x, x }, { alpha = 1 },
-        trial.system.chip or "ipu2").cyc
+        figures.chip, figures.tiles - figures.io_tiles).cyc
     end
   end
   local all = figures.cycles + iterations * n * cycles
