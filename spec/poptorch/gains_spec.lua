@@ -56,9 +56,16 @@ describe("gains", function()
   end
 
   it("add gradients up where a second micro-batch would be the first to do so", function()
-    local function report_of(accumulation, iterations, io_tiles)
+    -- phased: the sums are off the chip, from where each micro-batch has them come, too
+    local function report_of(accumulation, iterations, io_tiles, phased)
       local model, options = Net(), poptorch.Options():deviceIterations(iterations)
       options.Training:gradientAccumulation(accumulation)
+      if phased then
+        model.a = poptorch.BeginBlock(model.a, { user_id = "A" })
+        model.b = poptorch.BeginBlock(model.b, { user_id = "B" })
+        options:setExecutionStrategy(poptorch.SerialPhasedExecution(
+          poptorch.Phase(poptorch.Stage("A")), poptorch.Phase(poptorch.Stage("B"))))
+      end
       if io_tiles then
         options.TensorLocations:numIOTiles(io_tiles)
       end
@@ -67,12 +74,12 @@ describe("gains", function()
       executor:compile(torch.randn(8 * accumulation * iterations, 64))
       return executor:report()
     end
-    for _, case in ipairs({ { 1 }, { 3 }, { 2, 192 } }) do
+    for _, case in ipairs({ { 1 }, { 3 }, { 2, 192 }, { 2, nil, true } }) do
       local found
-      for _, gain in ipairs(report_of(1, table.unpack(case)):gains()) do
+      for _, gain in ipairs(report_of(1, table.unpack(case, 1, 3)):gains()) do
         found = gain.hint == "accumulation" and gain or found
       end
-      assert.near(report_of(2, table.unpack(case)).samples_per_second,
+      assert.near(report_of(2, table.unpack(case, 1, 3)).samples_per_second,
         assert(found, "no such gain").samples_per_second, 1e-3)
     end
   end)

@@ -73,8 +73,7 @@ local CHANGES = {
 
 -- A step of one micro-batch an update does not add gradients up; one of `n` does, each time:
 -- the figures with that, one parameter after another, on the tiles that compute. (IPUs take
--- turns where an update has one micro-batch, but for those of parallel phases.) What sums
--- off the chip stream is not in it.
+-- turns where an update has one micro-batch, but for those of parallel phases.)
 local function with_sums(trial, figures, n)
   local step, cycles = trial.step, 0
   local iterations, accumulation = step:loops()

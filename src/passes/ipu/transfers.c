@@ -57,14 +57,19 @@ static LpStatus sums(LpIpuPlan *p)
     return LP_OK;
 }
 
-/* Gradients that are not added up. */
+/* Gradients that are not added up, or would be with more micro-batches than the
+ * step has. */
 static LpStatus gradients(LpIpuPlan *p)
 {
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
-        if (lp_ipu_leaves(p, v))
-            LP_TRY(add(p, LP_TRANSFER_VAR, i,
-                       lp_ipu_pass_making(p, v->micro_out), false,
+        if (!lp_ipu_leaves(p, v))
+            continue;
+        int run = lp_ipu_pass_making(p, v->micro_out);
+        if (p->accumulation > 1)
+            LP_TRY(there_and_back(p, i, run));
+        else
+            LP_TRY(add(p, LP_TRANSFER_VAR, i, run, false,
                        lp_type_bytes(&v->type)));
     }
     return LP_OK;
