@@ -68,7 +68,7 @@ M.all = {
   },
   -- The token at place 200 of 256.
   ["gpt2-token"] = {
-    batch = 1, model = sequences.writer, peers = { "sdpa" },
+    batch = 1, model = sequences.writer, peers = { "sdpa", "onnxruntime", "openvino" },
     data = function(rows)
       return torch.randint(0, 50257, { rows, 1 }), torch.full({ rows, 1 }, 200),
         torch.randint(0, 50257, { rows })
