@@ -16,7 +16,6 @@
  * library does not take, run the direct loops of convref.c in float64. */
 #include <string.h>
 
-#include "src/base/cpu.h"
 #include "src/base/interrupt.h"
 #include "src/base/mem.h"
 #include "src/kernel/attrs.h"
@@ -102,7 +101,7 @@ static bool winograd_pays(const LpKernelReq *r, LpDnnPass pass,
         fits = g->kernel[i] == 3 && g->stride[i] == 1 && g->dilation[i] == 1;
     int64_t products = g->c_src * g->c_dst;
     bool few = pass == LP_DNN_BACKWARD_WEIGHTS && products <= SMALL;
-    bool once = r->keeps && lp_cpu_simd() == LP_SIMD_AVX2;
+    bool once = r->keeps && lp_winograd_runs();
     int64_t least = once                  ? ONCE
                     : products < PRODUCTS ? MANY
                     : few                 ? FEW

@@ -21,6 +21,11 @@ static const LpGemmLoopsF32 *products(void)
     return LP_SIMD_PICK(lp_gemm)->f32;
 }
 
+bool lp_winograd_runs(void)
+{
+    return lp_cpu_simd() == LP_SIMD_AVX2;
+}
+
 /* Windows of a place lie a panel of the products after the other. */
 static int64_t panel_size(const LpWinograd *w)
 {
@@ -30,8 +35,8 @@ static int64_t panel_size(const LpWinograd *w)
 bool lp_winograd_takes(const LpConvGeom *g, LpDnnPass pass, LpWinograd *w)
 {
     bool turned = pass == LP_DNN_BACKWARD_DATA;
-    bool fits = lp_cpu_simd() == LP_SIMD_AVX2 && g->n_spatial == 2 &&
-                g->groups == 1 && g->c_src % LP_WINOGRAD_BLOCK == 0 &&
+    bool fits = lp_winograd_runs() && g->n_spatial == 2 && g->groups == 1 &&
+                g->c_src % LP_WINOGRAD_BLOCK == 0 &&
                 g->c_dst % LP_WINOGRAD_BLOCK == 0;
     for (int i = 0; i < 2 && fits; i++)
         fits = g->kernel[i] == 3 && g->stride[i] == 1 && g->dilation[i] == 1 &&

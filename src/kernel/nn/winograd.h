@@ -63,6 +63,8 @@ typedef struct LpWinogradLoops {
 } LpWinogradLoops;
 typedef const LpWinogradLoops LpWinogradOf[1];
 
+/* Whether this CPU is one of those. */
+bool lp_winograd_runs(void);
 /* Whether it can do this one; then w is what it needs. */
 bool lp_winograd_takes(const LpConvGeom *g, LpDnnPass pass, LpWinograd *w);
 
