@@ -2,8 +2,11 @@
 --- prints, of steps whose names match, processor time of compiling, of the simulated system
 --- in it, and of its report's tables, the least of several. The first compilation of a step,
 --- which searches for plans, is left out.
+package.path = "./?.lua;" .. package.path
+
 local F = require("torch.nn.functional")
 local core = require("lupine.core")
+local networks = require("spec.bench.networks")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
 local torch = require("torch")
@@ -38,42 +41,15 @@ local function chain(layers, stages)
   end
 end
 
-local Block = nn.Module:extend("Block")
-
-function Block:init(from, to, stride)
-  nn.Module.init(self)
-  self.conv1 = nn.Conv2d(from, to, 3, { stride = stride, padding = 1, bias = false })
-  self.conv2 = nn.Conv2d(to, to, 3, { padding = 1, bias = false })
-  self.bn1, self.bn2 = nn.BatchNorm2d(to), nn.BatchNorm2d(to)
-  if stride ~= 1 then
-    self.down = nn.Sequential(nn.Conv2d(from, to, 1, { stride = stride, bias = false }),
-      nn.BatchNorm2d(to))
-  end
-end
-
-function Block:forward(x)
-  local y = self.bn2(self.conv2(self.bn1(self.conv1(x)):relu()))
-  return (y + (self.down and self.down(x) or x)):relu()
-end
-
 local ResNet = nn.Module:extend("ResNet")
 
 function ResNet:init()
   nn.Module.init(self)
-  local list = { nn.Conv2d(3, 64, 3, { padding = 1, bias = false }), nn.BatchNorm2d(64),
-    nn.ReLU() }
-  local from = 64
-  for i, to in ipairs({ 64, 128, 256, 512 }) do
-    list[#list + 1] = Block(from, to, i > 1 and 2 or 1)
-    list[#list + 1] = Block(to, to, 1)
-    from = to
-  end
-  self.net, self.fc = nn.Sequential(table.unpack(list)), nn.Linear(512, 10)
-  self.pool = nn.AdaptiveAvgPool2d(1)
+  self.net = networks.resnet18()
 end
 
 function ResNet:forward(x, y)
-  local out = self.fc(self.pool(self.net(x)):flatten(1))
+  local out = self.net(x)
   return out, F.cross_entropy(out, y)
 end
 
