@@ -227,6 +227,8 @@ static LpStatus run_part(LpExec *x, const LpLane *lane, const LpCode *c,
             return lp_trap_spring(x, e);
         if (micro && lp_interrupt_raised())
             return lp_fail(e, LP_E_INTERRUPT, "interrupted");
+        if (micro && x->n_undo > 0)
+            lp_exec_keep_before(x, replica, i, &f);
         LP_TRY(lp_instr_run(&c->instr[i], &f, rc, e));
         if (t)
             lp_profile_lap(t, (micro ? t->micro : t->update) + (uint32_t)i,
@@ -401,21 +403,6 @@ static LpStatus run_replicas(LpExec *x, const LpStream *stream, int64_t d,
     return e->code;
 }
 
-static void each_backup(LpExec *x, bool save)
-{
-    for (size_t i = 0; i < x->n_var; i++) {
-        if (!x->backup[i])
-            continue;
-        size_t bytes = lp_var_bytes(&x->p->step->var[i]);
-        for (int64_t r = 0; r < x->replicas; r++) {
-            void *live = *lp_exec_at(x, r, i);
-            char *kept = x->backup[i] + (size_t)r * bytes;
-            memcpy(save ? (void *)kept : live, save ? live : (void *)kept,
-                   bytes);
-        }
-    }
-}
-
 /* The first replica here of the group that replica r, counted here, is in. */
 static int64_t leader(const LpExec *x, LpGroup g, int64_t r)
 {
@@ -541,7 +528,7 @@ static LpStatus update_unless_held(LpExec *x, const LpStream *stream, int64_t d,
                                    LpErr *e)
 {
     if (is_held(x, stream, d)) {
-        each_backup(x, false);
+        lp_exec_put_back(x);
         x->held++;
     } else if (!x->gathers) {
         LP_TRY(update(x, e));
@@ -557,7 +544,7 @@ int64_t lp_exec_held(const LpExec *x)
 static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
 {
     LP_TRY(lp_exec_pack(x, e));
-    each_backup(x, true);
+    lp_exec_keep(x);
     lp_trap_begin(x, d);
     lap(x, LP_PROFILE_BUFFERS, -1);
     lp_kernels_may_stop = true;
@@ -574,7 +561,7 @@ static LpStatus iterate(LpExec *x, const LpStream *stream, int64_t d, LpErr *e)
     if (s != LP_OK) {
         LpErr other;
         (void)wait_for_sums(x, &other);
-        each_backup(x, false);
+        lp_exec_put_back(x);
         return s;
     }
     LP_TRY(update_unless_held(x, stream, d, e));

@@ -60,6 +60,12 @@ typedef struct LpTrap {
     int64_t at;
 } LpTrap;
 
+/* An instruction that writes a part of a carried buffer: where what was there
+ * is among what is kept of a micro-batch. */
+typedef struct LpUndo {
+    size_t instr, at;
+} LpUndo;
+
 struct LpExec {
     LpArena mem; /* of its lists */
     LpProgram *p;
@@ -84,7 +90,11 @@ struct LpExec {
     LpBacking *backing; /* per variable */
     LpBound *bound;
     size_t n_bound, cap_bound;
-    char **backup;         /* per variable: carried buffers of all replicas */
+    char **backup; /* per variable: carried buffers of all replicas */
+    LpUndo *undo;  /* of a micro-batch, in its order */
+    size_t n_undo, undo_bytes;
+    char **kept;           /* by replica: of all undos of all micro-batches */
+    size_t *n_kept;        /* … so many undos */
     LpSharedArena *shared; /* NULL: lanes have arenas of their own */
     LpLane *lane; /* the first is everybody's; the others are of threads that
                      run replicas at the same time */
@@ -147,6 +157,19 @@ bool lp_exec_is_meeting(const LpInstr *in);
 LpStatus lp_exec_meet(LpExec *x, const LpInstr *at, const LpRunCtx *rc,
                       LpErr *e);
 LpStatus lp_exec_find_meetings(LpExec *x, size_t *bytes, LpErr *e);
+
+/* undo.c: memory for what carried buffers are before a device iteration (a
+ * block, a list of the executor's: memory.c); the iteration begins; an
+ * instruction of a micro-batch is about to run; the iteration was abandoned. */
+LpStatus lp_exec_set_up_undo(LpExec *x, LpErr *e);
+void lp_exec_keep(LpExec *x);
+void lp_exec_keep_before(LpExec *x, int64_t replica, size_t instr,
+                         const LpFrame *f);
+void lp_exec_put_back(LpExec *x);
+
+/* memory.c: zeros that live as long as the executor. */
+void *lp_exec_block(LpExec *x, size_t bytes, LpErr *e);
+void *lp_exec_list(LpExec *x, size_t n, size_t size, LpErr *e);
 
 LpStatus lp_exec_set_up(LpExec *x, LpErr *e);
 void lp_exec_tear_down(LpExec *x);

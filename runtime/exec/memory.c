@@ -50,7 +50,7 @@ static void *zeros(size_t bytes, LpErr *e)
     return p;
 }
 
-static void *block(LpExec *x, size_t bytes, LpErr *e)
+void *lp_exec_block(LpExec *x, size_t bytes, LpErr *e)
 {
     if (!LP_GROW(x->owned, x->cap_owned, x->n_owned)) {
         lp_no_memory(e);
@@ -62,8 +62,7 @@ static void *block(LpExec *x, size_t bytes, LpErr *e)
     return p;
 }
 
-/* A list of n zeros. */
-static void *list(LpExec *x, size_t n, size_t size, LpErr *e)
+void *lp_exec_list(LpExec *x, size_t n, size_t size, LpErr *e)
 {
     void *p = lp_arena_calloc(&x->mem, (n + 1) * size);
     if (!p)
@@ -118,7 +117,7 @@ static LpStatus pack(LpExec *x, size_t i, const void *from, LpErr *e)
     LpRunCtx rc = {.seed = x->seed};
     void **copy = lp_exec_at(x, 0, x->n_var + i);
     if (!*copy) {
-        *copy = block(x, x->p->packed[i].bytes, e);
+        *copy = lp_exec_block(x, x->p->packed[i].bytes, e);
         set_ptr(x, x->n_var + i, *copy);
     }
     if (!*copy)
@@ -445,10 +444,10 @@ static void mark_code(const LpCode *c, size_t n_var, bool *read, bool *written)
 static LpStatus set_up_backing(LpExec *x, LpErr *e)
 {
     const LpStep *s = x->p->step;
-    bool *read = list(x, x->n_var, sizeof *read, e);
-    bool *written = list(x, x->n_var, sizeof *written, e);
-    bool *packed = list(x, x->n_var, sizeof *packed, e);
-    x->backing = list(x, x->n_var, sizeof *x->backing, e);
+    bool *read = lp_exec_list(x, x->n_var, sizeof *read, e);
+    bool *written = lp_exec_list(x, x->n_var, sizeof *written, e);
+    bool *packed = lp_exec_list(x, x->n_var, sizeof *packed, e);
+    x->backing = lp_exec_list(x, x->n_var, sizeof *x->backing, e);
     LP_TRY(e->code);
     mark_code(&x->p->micro, x->n_var, read, written);
     mark_code(&x->p->update, x->n_var, read, written);
@@ -495,13 +494,9 @@ static LpStatus alloc_var(LpExec *x, size_t i, LpErr *e)
         return v->data ? lp_exec_write(x, i, v->data, e) : own(x, i, e);
     for (int64_t r = 0; r < x->replicas; r++) {
         void **at = lp_exec_at(x, r, i);
-        *at = r == 0 || lp_per_replica(x, v) ? block(x, bytes, e) : x->ptr[i];
+        *at = r == 0 || lp_per_replica(x, v) ? lp_exec_block(x, bytes, e)
+                                             : x->ptr[i];
         if (!*at)
-            return LP_E_MEMORY;
-    }
-    if (lp_var_carried(v)) {
-        x->backup[i] = block(x, bytes * (size_t)x->replicas, e);
-        if (!x->backup[i])
             return LP_E_MEMORY;
     }
     return v->data ? first_values(x, i, v->data, e) : LP_OK;
@@ -526,10 +521,10 @@ static LpStatus set_up_scratch(LpExec *x, LpErr *e)
         work = max(work, d->pack->work_bytes);
         most = max(most, d->unpack ? d->unpack->work_bytes : 0);
     }
-    x->moving = block(x, most, e);
+    x->moving = lp_exec_block(x, most, e);
     for (int i = 0; i < x->lanes; i++) {
-        x->lane[i].work = block(x, work, e);
-        x->lane[i].arena = block(x, lp_exec_arena_bytes(x), e);
+        x->lane[i].work = lp_exec_block(x, work, e);
+        x->lane[i].arena = lp_exec_block(x, lp_exec_arena_bytes(x), e);
     }
     return e->code;
 }
@@ -566,14 +561,14 @@ static LpStatus set_up_lanes(LpExec *x, LpErr *e)
         max(lp_code_width(&x->p->micro), lp_code_width(&x->p->update));
     size_t bytes;
     LP_TRY(lp_exec_find_meetings(x, &bytes, e));
-    x->packed = list(x, (size_t)x->replicas, sizeof *x->packed, e);
-    x->meet_out = list(x, (size_t)x->replicas, sizeof *x->meet_out, e);
+    x->packed = lp_exec_list(x, (size_t)x->replicas, sizeof *x->packed, e);
+    x->meet_out = lp_exec_list(x, (size_t)x->replicas, sizeof *x->meet_out, e);
     for (int64_t r = 0; x->meets && x->packed && r < x->replicas; r++)
-        x->packed[r] = block(x, max(bytes, 1), e);
+        x->packed[r] = lp_exec_block(x, max(bytes, 1), e);
     x->lanes = lanes_of(x);
-    x->lane = list(x, (size_t)x->lanes, sizeof *x->lane, e);
+    x->lane = lp_exec_list(x, (size_t)x->lanes, sizeof *x->lane, e);
     for (int i = 0; x->lane && i < x->lanes; i++)
-        x->lane[i].wide = list(x, operands, sizeof(void *), e);
+        x->lane[i].wide = lp_exec_list(x, operands, sizeof(void *), e);
     return e->code;
 }
 
@@ -597,7 +592,7 @@ static void set_up_lists(LpExec *x)
 static void *sum_buffer(LpExec *x, size_t var, int64_t r, LpErr *e)
 {
     return x->plain && lp_program_weight_layout(x->p, var)
-               ? block(x, lp_var_bytes(&x->p->step->var[var]), e)
+               ? lp_exec_block(x, lp_var_bytes(&x->p->step->var[var]), e)
                : *lp_exec_at(x, r, var);
 }
 
@@ -605,7 +600,7 @@ static LpStatus set_up_reduction(LpExec *x, const LpReduce *from,
                                  LpReduction *to, LpErr *e)
 {
     const LpVariable *v = &x->p->step->var[from->var];
-    void **local = list(x, (size_t)x->replicas, sizeof *local, e);
+    void **local = lp_exec_list(x, (size_t)x->replicas, sizeof *local, e);
     size_t bytes = x->plain ? lp_var_bytes(v) : own_bytes(x, from->var);
     LP_TRY(e->code);
     for (int64_t r = 0; r < x->replicas; r++)
@@ -638,7 +633,7 @@ static LpStatus set_up_reductions(LpExec *x, LpErr *e)
     if (p->n_reduce > 0)
         LP_TRY(x->comm->agree(x->comm, all, &same, e));
     x->plain = !same;
-    x->reduction = list(x, p->n_reduce, sizeof *x->reduction, e);
+    x->reduction = lp_exec_list(x, p->n_reduce, sizeof *x->reduction, e);
     LP_TRY(e->code);
     for (size_t i = 0; i < p->n_reduce; i++)
         LP_TRY(set_up_reduction(x, &p->reduce[i], &x->reduction[i], e));
@@ -651,25 +646,25 @@ LpStatus lp_exec_set_up(LpExec *x, LpErr *e)
 {
     const LpStep *s = x->p->step;
     lp_storage_trim();
-    x->ptr = list(x, x->n_arg * (size_t)x->replicas, sizeof *x->ptr, e);
-    x->backup = list(x, x->n_var, sizeof *x->backup, e);
-    x->spare = list(x, x->n_var, sizeof *x->spare, e);
-    x->fresh = list(x, x->p->n_packed, sizeof *x->fresh, e);
-    x->stream = list(x, x->n_var, sizeof *x->stream, e);
-    x->sum = list(x, x->n_var, sizeof *x->sum, e);
-    x->handed = list(x, x->n_var, sizeof *x->handed, e);
+    x->ptr = lp_exec_list(x, x->n_arg * (size_t)x->replicas, sizeof *x->ptr, e);
+    x->spare = lp_exec_list(x, x->n_var, sizeof *x->spare, e);
+    x->fresh = lp_exec_list(x, x->p->n_packed, sizeof *x->fresh, e);
+    x->stream = lp_exec_list(x, x->n_var, sizeof *x->stream, e);
+    x->sum = lp_exec_list(x, x->n_var, sizeof *x->sum, e);
+    x->handed = lp_exec_list(x, x->n_var, sizeof *x->handed, e);
     LP_TRY(e->code);
     LP_TRY(set_up_lanes(x, e));
     LP_TRY(set_up_backing(x, e));
     LP_TRY(set_up_scratch(x, e));
     for (size_t i = 0; i < x->n_var; i++) {
         if (s->var[i].role == LP_VAR_STREAM_OUT)
-            x->spare[i] =
-                block(x, lp_var_bytes(&s->var[i]) * (size_t)x->lanes, e);
+            x->spare[i] = lp_exec_block(
+                x, lp_var_bytes(&s->var[i]) * (size_t)x->lanes, e);
         else if (!lp_is_stream(&s->var[i]))
             LP_TRY(alloc_var(x, i, e));
         LP_TRY(e->code);
     }
+    LP_TRY(lp_exec_set_up_undo(x, e));
     lp_exec_move_arena(x, x->lane[0].arena);
     set_up_lists(x);
     return set_up_reductions(x, e);

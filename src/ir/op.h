@@ -200,6 +200,12 @@ typedef struct LpRunCtx {
 } LpRunCtx;
 
 typedef struct LpKernel LpKernel;
+/* What a run is about to write over operand 0, where result 0 lies there: kept
+ * in memory of so many bytes, and put back from it (out: result 0). */
+typedef struct LpKernelUndo {
+    void (*keep)(const LpKernel *k, void *const *in, void *kept);
+    void (*put_back)(const LpKernel *k, void *out, void *kept);
+} LpKernelUndo;
 typedef LpStatus (*LpKernelRun)(const LpKernel *k, void *const *in,
                                 void *const *out, void *work,
                                 const LpRunCtx *rc, LpErr *e);
@@ -212,6 +218,8 @@ typedef LpStatus (*LpKernelRun)(const LpKernel *k, void *const *in,
 struct LpKernel {
     LpKernelRun run;
     void (*fini)(LpKernel *k);  /* NULL: nothing to free */
+    const LpKernelUndo *undo;   /* NULL: it may write all of the result */
+    size_t undo_bytes;
     size_t work_bytes;          /* scratch, 64-byte aligned, given to run */
     int threads;                /* width fixed when prepared */
     void *state;                /* NULL or owned: fini frees it */

@@ -101,6 +101,19 @@ static void mark_skipped(const Rows *s, int64_t *off)
             off[j] = -1;
 }
 
+/* Rows of a; -1: left out. */
+static LpStatus addressed_offsets(const Rows *s, void *const *in, int64_t *off,
+                                  int64_t *index, LpErr *e)
+{
+    for (int64_t j = 0; j < s->n_place; j++) /* of none there is no work */
+        off[j] = 0;
+    for (int i = 0; i < s->q.n_indexed; i++)
+        LP_TRY(
+            add_offsets(s, i, index_of(s, i, in[s->q.slot[i]], index), off, e));
+    mark_skipped(s, off);
+    return LP_OK;
+}
+
 static void dense_offsets(const Rows *s, int64_t *off)
 {
     int64_t at[LP_MAX_DIMS] = {0}, o = 0, last = s->q.place.ndim - 1;
@@ -335,6 +348,53 @@ static void add_all(const Rows *s, const int64_t *oa, const int64_t *ob,
     }
 }
 
+/* ---- what is written over ------------------------------------------------ */
+/* kept: offsets of a, indices, rows */
+static size_t row_bytes(const Rows *s)
+{
+    return (size_t)s->row.shape[0] * lp_dtype_size(s->a.dtype);
+}
+
+static bool is_in_pieces(const Rows *s)
+{
+    return s->q.mode != LP_ROWS_GATHER && s->q.a_slot >= 0 && !s->sums &&
+           s->row.n == 1 && (s->row.dst[0] == 1 || s->row.shape[0] == 1);
+}
+
+static void each_piece(const Rows *s, const int64_t *off, char *a, char *kept,
+                       bool keep)
+{
+    size_t bytes = row_bytes(s);
+    int64_t size = (int64_t)lp_dtype_size(s->a.dtype), la, lb;
+    for (int64_t o = 0; o < s->n_outers; o++) {
+        outer_offsets(s, o, &la, &lb);
+        for (int64_t j = 0; j < s->n_place; j++, kept += bytes) {
+            char *row = a + (la + off[j]) * size;
+            if (off[j] >= 0)
+                memcpy(keep ? kept : row, keep ? row : kept, bytes);
+        }
+    }
+}
+
+static void keep_rows(const LpKernel *k, void *const *in, void *kept)
+{
+    const Rows *s = k->state;
+    int64_t *off = kept, *index = off + s->n_place;
+    LpErr e = {0};
+    if (addressed_offsets(s, in, off, index, &e) != LP_OK)
+        memset(off, -1, (size_t)s->n_place * sizeof *off); /* run will fail */
+    each_piece(s, off, in[s->q.a_slot], (char *)(index + s->n_place), true);
+}
+
+static void put_rows_back(const LpKernel *k, void *out, void *kept)
+{
+    const Rows *s = k->state;
+    int64_t *off = kept;
+    each_piece(s, off, out, (char *)(off + 2 * s->n_place), false);
+}
+
+static const LpKernelUndo undo_rows = {keep_rows, put_rows_back};
+
 /* ---- the kernel ---------------------------------------------------------- */
 /* work: offsets of a and of b, indices; then the float copies of a and b */
 LP_KERNEL_RUN(run_rows)
@@ -343,11 +403,7 @@ LP_KERNEL_RUN(run_rows)
     const LpRowsReq *q = &s->q;
     int64_t *oa = work, *ob = oa + s->n_place, *index = ob + s->n_place;
     bool gather = q->mode == LP_ROWS_GATHER;
-    for (int64_t i = 0; i < s->n_place; i++) /* of none there is no work */
-        oa[i] = 0;
-    for (int i = 0; i < q->n_indexed; i++)
-        LP_TRY(add_offsets(s, i, index_of(s, i, in[q->slot[i]], index), oa, e));
-    mark_skipped(s, oa);
+    LP_TRY(addressed_offsets(s, in, oa, index, e));
     dense_offsets(s, ob);
     char *a = gather ? in[q->a_slot] : out[0];
     char *b = gather ? out[0] : in[q->b_slot];
@@ -429,6 +485,12 @@ LpStatus lp_rows_prepare(const LpRowsReq *q, LpKernel *k, LpErr *e)
     lp_copy_plan(&q->b, &s->b, q->threads, &s->dense);
     lp_copy_plan(&s->a, &q->a, q->threads, &s->after);
     set_dims(s, 1);
+    if (is_in_pieces(s)) {
+        k->undo = &undo_rows;
+        k->undo_bytes =
+            (size_t)s->n_place *
+            (2 * sizeof(int64_t) + (size_t)s->n_outers * row_bytes(s));
+    }
     k->threads = q->threads;
     return LP_OK;
 }
