@@ -275,4 +275,18 @@ describe("linear and bilinear", function()
     end
     differences.check(F.bilinear, { x, y, w }, true)
   end)
+
+  it("takes a vector and a matrix of any rows and columns, turned or not", function()
+    torch.manual_seed(11)
+    for _, rows in ipairs({ 1, 3, 5, 64, 131 }) do
+      for _, n in ipairs({ 1, 7, 16, 33, 5000 }) do
+        local a, x = torch.randn(rows, n), torch.randn(n)
+        local want = a:double():mul(x:double()):sum(1)
+        for _, m in ipairs({ a, a:t():contiguous():t(), torch.cat({ a, a }, 1)[":, :" .. n] }) do
+          helper.near(m:mv(x):double(), want, { 1e-4, 1e-5 })
+          helper.near(x:matmul(m:t()):double(), want, { 1e-4, 1e-5 })
+        end
+      end
+    end
+  end)
 end)

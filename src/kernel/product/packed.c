@@ -3,6 +3,7 @@
 #include "src/kernel/product/packed.h"
 
 #include "src/kernel/product/gemm.h"
+#include "src/kernel/product/vector.h"
 
 static void fini(LpKernel *k)
 {
@@ -46,8 +47,13 @@ LpStatus lp_packed_mm_prepare(const LpDesc *x, const LpDesc *w, const LpDesc *y,
     LpGemmArgs g = {.m = x->shape[0],
                     .k = x->shape[1],
                     .n = w->shape[1],
-                    .a_cs = x->strides[1]};
-    *same = lp_gemm_is_fast(&g, LP_F32);
+                    .a_rs = x->strides[0],
+                    .a_cs = x->strides[1],
+                    .b_rs = w->strides[0],
+                    .b_cs = w->strides[1],
+                    .c_rs = w->shape[1],
+                    .c_cs = 1};
+    *same = lp_gemm_is_fast(&g, LP_F32) || lp_vector_takes(&g);
     if (*same)
         return LP_OK;
     LP_TRY(lp_dnn_plain(LP_F32, 2, x->shape, x->strides, &d.src, e));

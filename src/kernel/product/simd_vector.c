@@ -13,39 +13,56 @@
 enum { LANES = BYTES / 4, AT_ONCE = 4, BLOCK = 4096, COLUMNS = 1024 };
 typedef float Vector __attribute__((vector_size(BYTES), aligned(4)));
 
-/* At most BLOCK elements: they are summed as float32 in lanes. */
-static double dot_block(int64_t n, const float *a, const float *x)
+/* sum[r] += a's row r times x, at most BLOCK elements: they are summed as
+ * float32 in lanes, in one order whatever `rows` is. */
+static inline __attribute__((always_inline)) void
+dot_block(const int rows, int64_t n, const float *a, int64_t rs, const float *x,
+          double *sum)
 {
-    Vector s[AT_ONCE] = {{0}};
-    const Vector *u = (const void *)a, *v = (const void *)x;
+    Vector s[AT_ONCE][2] = {{{0}}};
+    const Vector *v = (const void *)x;
     int64_t j = 0;
-    for (; j + AT_ONCE * LANES <= n; j += AT_ONCE * LANES, u += 4, v += 4) {
-        s[0] += u[0] * v[0];
-        s[1] += u[1] * v[1];
-        s[2] += u[2] * v[2];
-        s[3] += u[3] * v[3];
+    for (; j + 2 * LANES <= n; j += 2 * LANES, v += 2)
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+            const Vector *u = (const void *)(a + r * rs + j);
+            s[r][0] += u[0] * v[0];
+            s[r][1] += u[1] * v[1];
+        }
+    for (int r = 0; r < rows; r++) {
+        Vector all = s[r][0] + s[r][1];
+        float part = 0;
+        for (int i = 0; i < LANES; i++)
+            part += all[i];
+        for (int64_t k = j; k < n; k++)
+            part += a[r * rs + k] * x[k];
+        sum[r] += (double)part;
     }
-    for (; j + LANES <= n; j += LANES)
-        s[0] += *u++ * *v++;
-    Vector all = (s[0] + s[1]) + (s[2] + s[3]);
-    float sum = 0;
-    for (int i = 0; i < LANES; i++)
-        sum += all[i];
-    for (; j < n; j++)
-        sum += a[j] * x[j];
-    return (double)sum;
 }
 
+/* Rows of a that are rs apart. */
+static inline __attribute__((always_inline)) void
+dot_rows(const int rows, int64_t n, const float *a, int64_t rs, const float *x,
+         float *y, int64_t y_step)
+{
+    double sum[AT_ONCE] = {0};
+    for (int64_t j = 0; j < n; j += BLOCK)
+        dot_block(rows, n - j < BLOCK ? n - j : BLOCK, a + j, rs, x + j, sum);
+    for (int r = 0; r < rows; r++)
+        y[r * y_step] = (float)sum[r];
+}
+
+/* Four rows at once, a quarter of them apart: memory gives four streams half as
+ * much again as one (two cores of an EPYC: 24 and 19 GB/s). */
 static void dots(int64_t rows, int64_t n, const float *a, int64_t rs,
                  const float *x, float *y, int64_t y_step)
 {
-    for (int64_t i = 0; i < rows; i++) {
-        double sum = 0;
-        for (int64_t j = 0; j < n; j += BLOCK)
-            sum +=
-                dot_block(n - j < BLOCK ? n - j : BLOCK, a + i * rs + j, x + j);
-        y[i * y_step] = (float)sum;
-    }
+    int64_t part = rows / AT_ONCE, i = 0;
+    for (; i < part; i++)
+        dot_rows(AT_ONCE, n, a + i * rs, part * rs, x, y + i * y_step,
+                 part * y_step);
+    for (i *= AT_ONCE; i < rows; i++)
+        dot_rows(1, n, a + i * rs, 0, x, y + i * y_step, 0);
 }
 
 /* Four rows to a pass over y, which stays in the cache. */

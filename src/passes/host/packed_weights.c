@@ -7,9 +7,9 @@
  *
  * Worth it from a size on where the library's own layout differs from rows,
  * and if the copy is read often enough: for 784-512-512 and 64 rows the forward
- * gains a fifth (two thirds for a single row), making the copies costs as much
- * as three such gains. So inference packs, and training from MICRO
- * micro-batches an update on.
+ * gains a fifth, making the copies costs as much as three such gains. So
+ * inference packs, and training from MICRO micro-batches an update on. A single
+ * row reads the weight where it lies (kernel/product/vector.h).
  *
  * A convolution that reads a parameter in another layout than the parameter's
  * (weight_layout.c) reorders it in each call; read twice an update or more, the
