@@ -63,6 +63,29 @@ describe("scaled_dot_product_attention", function()
       formula(q, k, v, hidden), EXACT)
   end)
 
+  -- One query is another loop where vectors divide the sizes.
+  it("is its formula for one query: of any number of keys, masked, causal, in halves", function()
+    for _, dtype in ipairs({ torch.float64, torch.float32, torch.float16 }) do
+      local tolerance = ({ float64 = EXACT, float32 = { 1e-5, 1e-5 } })[dtype.name]
+        or { 2e-3, 2e-3 }
+      for _, sizes in ipairs({ { 1, 16, 16 }, { 3, 16, 32 }, { 37, 64, 144 }, { 256, 48, 16 } }) do
+        local keys = sizes[1]
+        local q, k, v = tensors(dtype, 1, keys, sizes[2], sizes[3], { 2, 3 })
+        local mask = torch.randn(3, 1, keys)
+        mask:select(2, 0):fill_(-math.huge) -- one key, or all there are
+        for _, m in ipairs({ false, mask }) do
+          local got = F.scaled_dot_product_attention(q, k, v, m and m:to(dtype) or nil)
+          local want = formula(q:double(), k:double(), v:double(), m and m:double() or nil)
+          helper.near(got:detach():double(), want:detach():nan_to_num(0), tolerance)
+        end
+        local first = F.scaled_dot_product_attention(q, k, v, { is_causal = true })
+        helper.near(first:detach(), v:narrow(-2, 0, 1):detach(), { 0, 0 })
+        k:detach():view(-1)[0] = 0 / 0
+        assert.is_true(F.scaled_dot_product_attention(q, k, v)[{ 0, 0 }]:isnan():all():item())
+      end
+    end
+  end)
+
   it("reads and writes heads where they lie in one wide matrix", function()
     for _, size in ipairs({ 5, 16, 32, 48 }) do
       torch.manual_seed(6)

@@ -274,6 +274,93 @@ static size_t F(work)(const LpAttnHead *h, bool back)
     return (size_t)n * sizeof(T) + 64 * 16;
 }
 
+/* ---- one query -----------------------------------------------------------*/
+/* Keys and values are read once, from STREAMS places at a time: memory gives
+ * more so. */
+INLINE T F(lanes_sum)(F(V) v)
+{
+    T sum = 0;
+    for (int64_t i = 0; i < VL; i++)
+        sum += v[i];
+    return sum;
+}
+
+/* p = the products of n rows of k, `part` apart, with q, whose size vectors
+ * divide. */
+INLINE void F(dots)(const int n, int64_t part, int64_t size,
+                    const LpAttnRows *k, int64_t first, const T *q, T *p)
+{
+    F(V) s[STREAMS] = {{0}};
+    const T *a = (const T *)k->at + first * k->step;
+    for (int64_t j = 0; j < size; j += VL)
+#pragma GCC unroll 4
+        for (int r = 0; r < n; r++)
+            s[r] =
+                VFMA(F(load)(a + r * part * k->step + j), F(load)(q + j), s[r]);
+    for (int r = 0; r < n; r++)
+        p[first + r * part] = F(lanes_sum)(s[r]);
+}
+
+/* y [nv vectors] = factor p b, of the same columns of n rows of b. */
+INLINE void F(mix)(const int nv, int64_t n, const T *p, const T *b,
+                   int64_t step, T factor, T *y)
+{
+    F(V) s[MIX] = {{0}};
+    int64_t part = n / STREAMS;
+    for (int64_t i = 0; i < part; i++)
+#pragma GCC unroll 4
+        for (int r = 0; r < STREAMS; r++)
+#pragma GCC unroll 8
+            for (int c = 0; c < nv; c++)
+                s[c] = VFMA(F(all)(p[i + r * part]),
+                            F(load)(b + (i + r * part) * step + c * VL), s[c]);
+    for (int64_t i = STREAMS * part; i < n; i++)
+#pragma GCC unroll 8
+        for (int c = 0; c < nv; c++)
+            s[c] = VFMA(F(all)(p[i]), F(load)(b + i * step + c * VL), s[c]);
+    for (int c = 0; c < nv; c++)
+        F(store)(y + c * VL, s[c] * F(all)(factor));
+}
+
+/* p = e^(p - its highest) of n scores; 1 / their sum, as `weights` has it. */
+static T F(weigh)(int64_t n, T *p)
+{
+    F(V) high = F(all)((T)(sizeof(T) == 4 ? -FLT_MAX : -DBL_MAX)), sum = {0};
+    for (int64_t j = n; j < F(whole)(n); j++)
+        p[j] = -(T)INFINITY;
+    for (int64_t j = 0; j < n; j += VL)
+        high = VMAX(F(load)(p + j), high);
+    T top = high[0];
+    for (int64_t i = 1; i < VL; i++)
+        top = high[i] > top || high[i] != high[i] ? high[i] : top;
+    for (int64_t j = 0; j < n; j += VL) {
+        F(V) x = F(vexp)(F(load)(p + j) - top);
+        F(store)(p + j, x);
+        sum += x;
+    }
+    T all = F(lanes_sum)(sum), least = (T)(sizeof(T) == 4 ? FLT_MIN : DBL_MIN);
+    return 1 / (all < least ? least : all); /* a NaN stays */
+}
+
+static void F(one)(const LpAttnHead *h, int64_t seen, T *p, T *q, T *y)
+{
+    const T *from = h->q.at, *m = h->mask, *val = h->val.at;
+    int64_t part = seen / STREAMS, c = 0;
+    for (int64_t j = 0; j < h->e; j++)
+        q[j] = from[j] * (T)h->scale;
+    for (int64_t i = 0; i < part; i++)
+        F(dots)(STREAMS, part, h->e, &h->k, i, q, p);
+    for (int64_t i = STREAMS * part; i < seen; i++)
+        F(dots)(1, 0, h->e, &h->k, i, q, p);
+    for (int64_t j = 0; m && j < seen; j++)
+        p[j] += m[j * h->mask_k];
+    T factor = seen > 0 ? F(weigh)(seen, p) : 1;
+    for (; c + MIX * VL <= h->v; c += MIX * VL)
+        F(mix)(MIX, seen, p, val + c, h->val.step, factor, y + c);
+    for (; c < h->v; c += VL)
+        F(mix)(1, seen, p, val + c, h->val.step, factor, y + c);
+}
+
 /* ---- one head ------------------------------------------------------------*/
 /* Keys that some of `rows` queries from `first` on see. */
 static int64_t F(seen)(const LpAttnHead *h, int64_t first, int64_t rows)
@@ -298,6 +385,10 @@ static void F(forward)(const LpAttnHead *h, void *work)
 {
     T *at = work, *p = F(take)(&at, h->n_k * BQ);
     T *turned = F(take)(&at, h->e * BQ), *inverse = F(take)(&at, BQ);
+    if (h->n_q == 1 && h->e % VL == 0 && h->v % VL == 0) {
+        F(one)(h, F(seen)(h, 0, 1), p, turned, h->out.at);
+        return;
+    }
     LpAttnRows val = F(padded)(&h->val, h->n_k, h->v, true, &at);
     LpAttnRows out = F(padded)(&h->out, h->n_q, h->v, false, &at);
     for (int64_t i = 0; i < h->n_q; i += BQ) {

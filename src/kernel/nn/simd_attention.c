@@ -16,6 +16,8 @@
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
+#define STREAMS 4 /* rows of keys or values that are read side by side */
+#define MIX 8     /* vectors of a row of values that are summed at once */
 
 #if defined(__AVX512F__)
 #define VBYTES 64
