@@ -72,10 +72,10 @@ function M.needed(s, anchors)
 end
 
 --- error: popart_exception for a graph of which nothing is left
----@param s table model, traced, training, loss
+---@param s table model, traced, flow, training, loss
 ---@param anchors string[] names of the graph's tensors
 function M.check(s, anchors)
-  local scope, made = s.traced.scope, {}
+  local scope, made, ids = s.traced.scope, {}, s.flow:anchors()
   for _, plan in ipairs(s.model.graph.nodes) do
     if has_effect(plan, s.training) then
       return
@@ -84,8 +84,9 @@ function M.check(s, anchors)
       made[id] = true
     end
   end
-  for _, id in ipairs(anchors) do
-    if made[id] and not scope:is_known(id) then
+  for i, id in ipairs(anchors) do
+    local of_backward = id ~= ids[i] -- such as a gradient
+    if of_backward or made[id] and not scope:is_known(id) then
       return
     end
   end

@@ -53,6 +53,22 @@ describe("prune_all_error_test", function()
     trains(false, true)
     helper.refuses("popart_exception", PRUNED, trains, false, false)
   end)
+
+  it("test_loss_grad_scaling_with_replication: an input's gradient is enough", function()
+    local Mean, x = popart.ReductionType.Mean, torch.rand(2, 4, 4) + 1
+    for _, identity in ipairs({ false, true }) do
+      local b = popart.Builder()
+      local input = b:addInputTensor("FLOAT", { 4, 4 })
+      local loss = b.aiGraphcore:l1loss({ input }, 0.1, Mean)
+      loss = identity and b.aiGraphcore:identityloss({ loss }, Mean) or loss
+      local id = popart.reservedGradientPrefix() .. input
+      local s = helper.training(b, popart.DataFlow(1, { id }), loss, popart.ConstSGD(0.1), {
+        device = helper.device(2), options = helper.loops(1, 2, {
+          accumulationAndReplicationReductionType = Mean }) })
+      torch.testing.assert_close(helper.run(s, { [input] = x })[id], torch.full({ 2, 4, 4 },
+        0.1 / 16))
+    end
+  end)
 end)
 
 describe("options of libraries", function()

@@ -323,6 +323,32 @@ describe("virtual_graph_check_test, virtual_graph_test", function()
     assert.same({ 4.0, 6 }, helper.run(s, { [x] = torch.tensor({ 1.0, 2, 3, 4 }) })[y]:tolist())
   end)
 
+  it("test_ipu_copy_bca1 … test_ipu_copy_bca5, test_copy_to_op_with_duplicate_inputs", function()
+    -- {operator, operands (0: the input, else a node), its IPU}
+    local MODELS = {
+      { 8, { "add", 0, 0, 0 }, { "add", 0, 0, 0 }, { "add", 1, 2, 1 } },
+      { 10, { "add", 0, 0, 0 }, { "add", 0, 0, 2 }, { "transpose", 0, nil, 2 },
+        { "add", 1, 2, 1 }, { "add", 4, 3, 1 } },
+      { 16, { "add", 0, 0, 0 }, { "add", 0, 0, 0 }, { "add", 1, 2, 1 }, { "add", 1, 2, 1 },
+        { "add", 3, 4, 2 } },
+      { 8, { "add", 0, 0, 0 }, { "add", 1, 1, 1 } },
+      { 8, { "add", 0, 0, 0 }, { "mul", 0, 0, 1 }, { "add", 1, 2, 1 } },
+    }
+    for _, of in ipairs(MODELS) do
+      local b, ids = popart.Builder(), {}
+      ids[0] = b:addInputTensor("FLOAT", { 1 })
+      for i = 2, #of do
+        local name, first, second, ipu = table.unpack(of[i], 1, 4)
+        ids[i - 1] = name == "transpose" and b.aiOnnx:transpose({ ids[first] }, {})
+          or b.aiOnnx[name](b.aiOnnx, { ids[first], ids[second] })
+        b:virtualGraph(ids[i - 1], ipu)
+      end
+      local s = helper.inference(b, popart.DataFlow(1, { ids[#ids] }), { options = MANUAL,
+        device = helper.device(4) })
+      assert.equal(of[1], helper.run(s, { [ids[0]] = torch.tensor({ 2.0 }) })[ids[#ids]]:item())
+    end
+  end)
+
   it("test_virtual_graph_bad_index", function()
     helper.refuses("popart_exception", "has the virtual graph id 2, the device has 2 IPUs", infer,
       1, MANUAL, on, 2)

@@ -136,8 +136,8 @@ local function unsqueeze(n, x, axes)
 end
 
 local function transpose(n, x)
-  local perm, r = n.attr.perm, x:dim()
-  if not perm then
+  local perm, r = n.attr.perm or {}, x:dim()
+  if #perm == 0 then -- of PopART's Builder an empty list is the default
     perm = {}
     for i = 1, r do
       perm[i] = r - i
