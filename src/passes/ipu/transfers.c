@@ -222,7 +222,7 @@ static LpStreamWhen when(const LpIpuPlan *p, const LpTransfer *t, bool edge,
     bool idle = how == LP_STREAMING_GROUPS && is_idle(p, r->ipu, other);
     if (how == LP_STREAMING_WITH)
         return t->io ? LP_STREAM_WITH : LP_STREAM_ALONE;
-    if (how == LP_STREAMING_IN_TURN || ends || on_demand(p, t) ||
+    if (how == LP_STREAMING_IN_TURN || ends || (edge && on_demand(p, t)) ||
         rows < (t->load ? 2 : 3))
         return LP_STREAM_ALONE;
     if (!edge && p->o.parts != LP_PARTS_OVERLAP_COMPUTE)
