@@ -72,21 +72,6 @@ function M.check_depth(opts, batches, stages)
   end
 end
 
-local OVERLAPS = { OverlapInnerLoop = true, OverlapLoops = true }
-
---- Streams that overlap with computing need explicit loops.
---- error: popart_exception
----@param opts popart.SessionOptions
----@param strategy popart.ExchangeStrategy of an input or anchor
-function M.check_exchange(opts, strategy)
-  if OVERLAPS[strategy.name] and not (opts.useHostCopyOps and opts.enableExplicitMainLoops
-      and opts.virtualGraphMode ~= Mode.Off) then
-    refuse("ExchangeStrategy::OverlapInnerLoop, ExchangeStrategy::OverlapLoops require "
-      .. "SessionOptions::useHostCopyOps, SessionOptions::enableExplicitMainLoops, "
-      .. "VirtualGraphMode::(Manual, Auto, ExecutionPhases) to be enabled.")
-  end
-end
-
 -- ---- the checks, each of (opts, program) ---------------------------------------------------
 
 local function check_accumulation(opts, program)
@@ -289,7 +274,7 @@ function M.io_tiles(opts, tiles)
 end
 
 --- What must hold when a session is made, before its graph is known: later come check_depth
---- and check_exchange.
+--- and popart.overlap.
 ---
 --- program: training; num_ipus of the device (nil: not looked at).
 --- error: popart_exception naming the options

@@ -27,6 +27,7 @@ local own = require("popart.session.own")
 local patterns = require("popart.patterns")
 local placement = require("popart.placement")
 local option_rules = require("popart.option_rules")
+local overlap = require("popart.overlap")
 local pruning = require("popart.pruning")
 local options = require("popart.options")
 local randomness = require("popart.session.randomness")
@@ -141,9 +142,7 @@ local function build(s, given)
   for _, input in ipairs(s.model.inputs) do
     option_rules.check_rows(s.options, input.id, input.shape)
   end
-  for _, stream in ipairs(settings.travels(s)) do
-    option_rules.check_exchange(s.options, stream.exchangeStrategy)
-  end
+  overlap.check(s)
   s.groups = settings.groups(s.model, s.replicas)
   function s.types()
     s.measured = s.measured or s.model:types(s.training, s.replicas)

@@ -13,6 +13,7 @@ local errors = require("popart.errors")
 local node_attributes = require("popart.node_attributes")
 local optimizers = require("popart.optimizers")
 local option_rules = require("popart.option_rules")
+local overlap = require("popart.overlap")
 local loss_scaling = require("popart.loss_scaling")
 local locations = require("popart.locations")
 local patterns = require("popart.patterns")
@@ -187,7 +188,7 @@ function M.traces(s)
     names[#names + 1] = name
   end
   return { loss = s.training and s.loss or nil, anchors = names, groups = s.groups,
-    where = s.where, marks = s.marks, replicas = s.replicas }
+    where = s.where, marks = s.marks, replicas = s.replicas, overlaps = overlap.marks(s) }
 end
 
 --- A weight of the host gets new values.
@@ -321,27 +322,6 @@ local function inputs_of(s)
     end
   end
   return list, idle
-end
-
---- How inputs and anchors are to travel between host and device.
----@param s table
----@return {id: string, tileSet: popart.TileSet, exchangeStrategy: popart.ExchangeStrategy}[]
-function M.travels(s)
-  local list, metadata = {}, s.model.metadata
-  local function said(id, key, of)
-    local text = (metadata[METADATA[key]] or {})[id]
-    return of(text and math.tointeger(tonumber(text)) or 0)
-  end
-  for _, input in ipairs(s.model.inputs) do
-    list[#list + 1] = { id = input.id, tileSet = said(input.id, "tileSet", enums.TileSet),
-      exchangeStrategy = said(input.id, "exchangeStrategy", enums.ExchangeStrategy) }
-  end
-  for _, id in ipairs(s.flow:anchors()) do
-    local art = s.flow:art(id)
-    list[#list + 1] = { id = id, tileSet = art:tileSet(),
-      exchangeStrategy = art:exchangeStrategy() }
-  end
-  return list
 end
 
 local function outputs_of(s)
@@ -509,12 +489,7 @@ function M.annotate(s)
   locations.note(s, function(id)
     return M.info(s, id) ~= nil
   end, note)
-  for _, stream in ipairs(M.travels(s)) do
-    if stream.tileSet.value ~= 0 or stream.exchangeStrategy.value ~= 0 then
-      note(("tile set and exchange strategy of '%s'"):format(stream.id), "streams of the simulated "
-        .. "system travel by SessionOptions.numIOTiles alone")
-    end
-  end
+  overlap.note(s, note)
   if s.where.idle then
     note("SessionOptions.enablePipelining", "without gradient accumulation each batch updates the "
       .. "weights before the next one begins")

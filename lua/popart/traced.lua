@@ -234,8 +234,9 @@ end
 -- is not what the update makes of that.
 local Named = class.new("Named")
 
-function Named:init(trace, anchors)
-  self.trace, self.ids, self.anchored = trace, {}, tables.set(anchors)
+function Named:init(trace, options)
+  self.trace, self.ids, self.anchored = trace, {}, tables.set(options.anchors)
+  self.overlaps = options.overlaps
 end
 
 ---@param value torch.Tensor
@@ -250,6 +251,11 @@ function Named:add(value, id)
   return value
 end
 
+-- A stream that overlaps with computing is marked so.
+local function overlapping(way, value, mode)
+  return mode and core.forms.internal["set_overlap_for_" .. way](value, mode) or value
+end
+
 -- What a node gives gets its marks, and outside of others' graphs its name.
 local function marked(trace, node, scope, keeps, named)
   for _, id in ipairs(node.output) do
@@ -257,6 +263,7 @@ local function marked(trace, node, scope, keeps, named)
     if value and not scope:is_known(id) then
       value = annotations.mark(node, value, keeps)
       if named then
+        value = overlapping("output", value, named.overlaps.output[id])
         value = named:add(value, id)
         trace:name(value, id)
       end
@@ -307,7 +314,7 @@ end
 -- program by themselves.
 local function run(trace, model, scope, named, ...)
   for i, input in ipairs(model.inputs) do
-    local x = select(i, ...)
+    local x = overlapping("input", (select(i, ...)), named.overlaps.input[input.id])
     x = #input.shape == 0 and x:reshape({}) or x
     scope:set(input.id, named:add(x, input.id), false)
   end
@@ -335,14 +342,15 @@ end
 --- error: popart_exception for what cannot be compiled, or a loss that is none
 ---@param model popart.Model
 ---@param options {loss: string?, anchors: string[], groups: table<string, table>,
----  where: table, marks: table, replicas: integer} anchors: the names that these are of
+---  where: table, marks: table, replicas: integer, overlaps: table} anchors: the names that
+---  these are of; overlaps: popart.overlap.marks
 ---@return table traced step, loss (a value), scope, types and names of its values
 function M.trace(model, options)
   local trace = core.trace()
   trace:tolerate()
   trace:narrow()
   local stand_ins, found = declare(trace, model, options)
-  local named = Named(trace, options.anchors)
+  local named = Named(trace, options)
   local scope = scope_of(trace, model, options, found, named)
   local _ <close> = torch.set_grad_enabled(options.loss ~= nil)
   trace:run(false, function(...)

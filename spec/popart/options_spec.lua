@@ -409,13 +409,6 @@ describe("rules of session options", function()
     refuses("popart_exception", "not supported with implicit pipelining", rules.check,
       with({ aliasZeroCopy = true, explicitRecomputation = true, enablePipelining = true,
         virtualGraphMode = enums.VirtualGraphMode.Manual }), { training = true, num_ipus = 2 })
-    local E = enums.ExchangeStrategy
-    rules.check_exchange(SessionOptions(), E.JustInTime)
-    refuses("popart_exception", "OverlapLoops require", rules.check_exchange, SessionOptions(),
-      E.OverlapLoops)
-    local explicit = with({ virtualGraphMode = enums.VirtualGraphMode.Auto })
-    explicit:enableExplicitIR(true)
-    rules.check_exchange(explicit, E.OverlapInnerLoop)
   end)
 
   it("B15 streams have a buffer, and only one where the host orders them", function()
