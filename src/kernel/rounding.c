@@ -102,6 +102,16 @@ void lp_round_at_random(const LpRandom *r, LpDtype to, uint64_t at, int64_t n,
     }
 }
 
+void lp_round_planes_at_random(const LpRandom *r, LpDtype to, uint64_t at,
+                               int64_t apart, int64_t planes, int64_t n,
+                               float *x, float *work)
+{
+    loops()->turn(n, planes, x, work);
+    for (int64_t i = 0; i < planes; i++)
+        lp_round_at_random(r, to, at + (uint64_t)(i * apart), n, work + i * n);
+    loops()->turn(planes, n, work, x);
+}
+
 /* ---- around a kernel ----------------------------------------------------- */
 typedef struct Wide {
     bool is;         /* a half type, float32 for the kernel */

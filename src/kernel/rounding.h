@@ -30,6 +30,13 @@ void lp_store_at_random(const LpRandom *r, LpDtype to, uint64_t at, int64_t n,
 void lp_round_at_random(const LpRandom *r, LpDtype to, uint64_t at, int64_t n,
                         float *x);
 
+/* The same of `planes` ones that alternate, as channels in a block of an image
+ * do: x[n][planes], of which plane i has elements at + i apart, and those after
+ * it. `work`: as many numbers. */
+void lp_round_planes_at_random(const LpRandom *r, LpDtype to, uint64_t at,
+                               int64_t apart, int64_t planes, int64_t n,
+                               float *x, float *work);
+
 /* Does the call round at random? */
 bool lp_call_rounds(const LpKernelReq *r);
 

@@ -15,6 +15,8 @@ typedef void (*LpRoundWide)(int64_t n, float *x, const uint16_t *draw);
 typedef struct LpRoundLoops {
     LpRoundLoop f16, bf16;
     LpRoundWide f16_wide, bf16_wide;
+    /* to[j][i] = x[i][j]; rows and columns of x */
+    void (*turn)(int64_t rows, int64_t cols, const float *x, float *to);
 } LpRoundLoops;
 
 typedef const LpRoundLoops LpRoundLoopsOf[1];

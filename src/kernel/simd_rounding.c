@@ -3,6 +3,8 @@
 #include <string.h>
 #ifdef __AVX2__
 #include <immintrin.h>
+
+#include "src/kernel/loops/simd_turn.h"
 #endif
 
 #include "src/base/half.h"
@@ -241,7 +243,34 @@ LOOP(round_bf16, to_bf16)
 WIDE(wide_f16_loop, wide_f16)
 WIDE(wide_bf16_loop, wide_bf16)
 
+static void turn_rows(int64_t rows, int64_t cols, const float *x, float *to)
+{
+    int64_t i = 0;
+#ifdef __AVX2__
+    for (; i + 8 <= rows; i += 8) {
+        int64_t j = 0;
+        for (; j + 8 <= cols; j += 8) {
+            __m256 v[8];
+#pragma GCC unroll 8
+            for (int64_t k = 0; k < 8; k++)
+                v[k] = _mm256_loadu_ps(x + (i + k) * cols + j);
+            turn_eight(v);
+#pragma GCC unroll 8
+            for (int64_t k = 0; k < 8; k++)
+                _mm256_storeu_ps(to + (j + k) * rows + i, v[k]);
+        }
+        for (; j < cols; j++)
+            for (int64_t k = 0; k < 8; k++)
+                to[j * rows + i + k] = x[(i + k) * cols + j];
+    }
+#endif
+    for (; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++)
+            to[j * rows + i] = x[i * cols + j];
+}
+
 LpRoundLoopsOf LP_SIMD_NAME(lp_round_loops) = {{.f16 = round_f16,
                                                 .bf16 = round_bf16,
                                                 .f16_wide = wide_f16_loop,
-                                                .bf16_wide = wide_bf16_loop}};
+                                                .bf16_wide = wide_bf16_loop,
+                                                .turn = turn_rows}};

@@ -228,21 +228,38 @@ end)
 
 describe("rounding at random of blocked images", function()
   local compiled = require("spec.support.compiled")
+  local eye = torch.eye(32):reshape({ 32, 32, 1, 1 })
+
+  -- fn(x, eye) has the same bits in blocks and in rows, in chains and without.
+  local function alike(fn, x, w)
+    local step = compiled.step(fn, { x, w })
+    step:complete({ numerics = { stochastic = true } })
+    local at, first = compiled.vars(step), nil
+    for _, blocked in ipairs({ true, false }) do
+      for _, fuse in ipairs({ true, false }) do
+        local exec = step:compile({ blocked = blocked, fuse = fuse })
+        local got = exec:run(compiled.feed(at, { x, w }), {})[at["output output_1"]]
+        first = first or got
+        assert.is_true(compiled.same_bits(first, got))
+      end
+    end
+  end
 
   it("counts their elements in the order of plain ones", function()
-    local x, eye = values(3, 32, 6, 5), torch.eye(32):reshape({ 32, 32, 1, 1 })
-    local all = {}
-    for i, blocked in ipairs({ true, false }) do
-      local step = compiled.step(function(a, w)
-        return F.conv2d(a, w):to(torch.float16)
-      end, { x, eye })
-      step:complete({ numerics = { stochastic = true } })
-      local at = compiled.vars(step)
-      local got = step:compile({ blocked = blocked }):run(compiled.feed(at, { x, eye }), {})
-      all[i] = got[at["output output_1"]]
-    end
-    assert.is_true(compiled.same_bits(all[1], all[2]))
+    alike(function(a, w) return F.conv2d(a, w):to(torch.float16) end, values(3, 32, 6, 5), eye)
   end)
+
+  for _, dtype in ipairs({ torch.float16, torch.bfloat16 }) do
+    it(("does so at each node of a chain, %s"):format(dtype), function()
+      for _, shape in ipairs({ { 3, 32, 6, 5 }, { 1, 32, 1, 1 }, { 2, 32, 13, 17 } }) do
+        local x = values(table.unpack(shape)):to(dtype)
+        alike(function(a, w)
+          local y = F.conv2d(a, w) * 0.3 + a * 0.01
+          return F.conv2d((y * 1e-6):relu() - y, w)
+        end, x, eye:to(dtype))
+      end
+    end)
+  end
 end)
 
 -- A head of flattened images whose gradient is a product of tiles.

@@ -116,11 +116,37 @@ describe("a convolution of halves", function()
     end)
   end
 
-  it("stays where it rounds at random or its sums are of halves", function()
-    for _, mark in ipairs({ "site 5", "half_partials" }) do
-      graphs.stays("widening", INPUTS .. filled("%y = convolution(%x, %w, WINDOW) " .. mark
-        .. "\noutput %y"), HEAD)
-    end
+  it("rounds at its site, what is made exactly at none", function()
+    becomes([[
+      origin
+      %p, %i = max_pool(%g, POOL)
+      %y = convolution_plus(%x, %w, %b, WINDOW) site 5
+      BACKWARD
+      %q = max_pool_backward(%h, %i, size=[4, 4]) site 6
+      %d = convolution_backward_input(%q, %w, input_size=[2, 8, 6, 6], WINDOW) site 7
+      %s = sum(%q, dim=[0, 2, 3]) site 8
+      output %p, %y, %d, %s]], [[
+      origin
+      %p, %i = max_pool(%g, POOL)
+      %1 = cast(%x, WIDE)
+      %2 = cast(%w, WIDE)
+      %3 = convolution(%1, %2, WINDOW)
+      %4 = add(%b, %3, alpha=1)
+      %y = cast(%4, HALF) site 5
+      BACKWARD
+      %5 = cast(%h, WIDE)
+      %6 = max_pool_backward(%5, %i, size=[4, 4])
+      %7 = cast(%w, WIDE)
+      %8 = convolution_backward_input(%6, %7, input_size=[2, 8, 6, 6], WINDOW)
+      %d = cast(%8, HALF) site 7
+      %9 = sum(%6, dim=[0, 2, 3])
+      %s = cast(%9, HALF) site 8
+      output %p, %y, %d, %s]])
+  end)
+
+  it("stays where its sums are of halves", function()
+    graphs.stays("widening", INPUTS
+      .. filled("%y = convolution(%x, %w, WINDOW) half_partials\noutput %y"), HEAD)
   end)
 end)
 

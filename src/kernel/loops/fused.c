@@ -62,6 +62,7 @@ typedef struct Node {
 typedef struct Plan {
     int n_node, n_ext, n_out, ndim, n_buf, n_const;
     bool rows; /* blocks stay within rows: something broadcast is read */
+    int64_t plane, lanes; /* places and channels of images in blocks; or 0 */
     int64_t n, block;
     int64_t size[LP_MAX_DIMS]; /* collapsed index space, outermost first */
     uint8_t out_size[LP_FUSED_MAX_OUT];
@@ -189,12 +190,36 @@ static char *memory(const Run *r, int result, int64_t at)
     return r->out[result] + (at - r->origin) * r->p->out_size[result];
 }
 
+/* lp_round_at_random of images in blocks, whose channels are numbered one after
+ * the other. */
+static void round_planes(const Plan *p, const LpRandom *stream, LpDtype to,
+                         int64_t at, int64_t n, float *x)
+{
+    float turned[MOST];
+    for (int64_t m; n > 0; n -= m, at += m, x += m) {
+        int64_t block = at / p->lanes / p->plane;
+        int64_t from = at / p->lanes % p->plane;
+        int64_t places = lp_min(p->plane - from, n / p->lanes);
+        m = places * p->lanes;
+        lp_round_planes_at_random(
+            stream, to, (uint64_t)(block * p->lanes * p->plane + from),
+            p->plane, p->lanes, places, x, turned);
+    }
+}
+
 /* n elements from `at` on, at y, are rounded at random, in `mem`, too, if that
  * is not NULL. */
 static void keep_at_random(const Run *r, const Node *d, int64_t at, int64_t n,
                            char *y, char *mem)
 {
     LpRandom stream = lp_rounding_stream(r->rc, d->site, 0);
+    if (r->p->lanes) {
+        round_planes(r->p, &stream, d->stored, at, n, (float *)y);
+        if (mem)
+            d->store(n, mem, (int64_t)lp_dtype_size(d->stored), y,
+                     (int64_t)lp_dtype_size(d->held));
+        return;
+    }
     if (!mem) {
         lp_round_at_random(&stream, d->stored, (uint64_t)at, n, (float *)y);
         return;
@@ -529,6 +554,10 @@ LpStatus lp_fused_prepare(const LpFusedReq *r, LpKernel *k, LpErr *e)
     for (int i = 0; i < r->n_out; i++)
         p->out_size[i] = (uint8_t)lp_dtype_size(r->out[i].dtype);
     set_geometry(r, p);
+    if (r->blocks) {
+        p->plane = r->out[0].shape[2] * r->out[0].shape[3];
+        p->lanes = r->out[0].shape[4];
+    }
     LpStatus s = LP_OK;
     for (int i = 0; i < r->n_node && s == LP_OK; i++)
         s = plan_node(r, p, &g, i, e);

@@ -27,7 +27,8 @@ typedef struct LpFusedNode {
     int ndim;      /* of its value, for promotion */
     int out;       /* result number, or -1: not stored */
     uint64_t site; /* not 0: a half value, rounded at random (rounding.h);
-                      results then have contiguous elements in order */
+                      results then have contiguous elements in order, or are
+                      images in blocks */
 } LpFusedNode;
 
 typedef struct LpFusedReq {
@@ -38,6 +39,8 @@ typedef struct LpFusedReq {
     const LpDesc *out; /* all of one shape, dense in one order of dimensions */
     int n_out;
     int threads;
+    bool blocks; /* images in five dimensions, the last within blocks of
+                    channels (lp_desc_split) */
 } LpFusedReq;
 
 /* Operators that can be part of a chain. */

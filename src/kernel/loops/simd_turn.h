@@ -1,10 +1,37 @@
-/* Transposes in registers, for files compiled with AVX-512. */
+/* Transposes in registers, for files compiled with AVX2 or AVX-512. */
 #ifndef LP_KERNEL_LOOPS_SIMD_TURN_H
 #define LP_KERNEL_LOOPS_SIMD_TURN_H
 
 #include <immintrin.h>
 #include <stdint.h>
 
+/* Turns 8 by 8: pairs, fours, then the halves of the vectors. */
+static inline __attribute__((always_inline)) void turn_eight(__m256 x[8])
+{
+    __m256 t[8];
+#define PD(a) ((__m256d)(a))
+#pragma GCC unroll 4
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 8; i += 4)
+        for (int h = 0; h < 2; h++) {
+            __m256d a = PD(t[i + h]), b = PD(t[i + 2 + h]);
+            x[i + 2 * h] = (__m256)_mm256_unpacklo_pd(a, b);
+            x[i + 2 * h + 1] = (__m256)_mm256_unpackhi_pd(a, b);
+        }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        __m256 a = x[i], b = x[i + 4];
+        x[i] = _mm256_permute2f128_ps(a, b, 0x20);
+        x[i + 4] = _mm256_permute2f128_ps(a, b, 0x31);
+    }
+#undef PD
+}
+
+#ifdef __AVX512F__
 /* Four rows, ld apart, of 16: within each lane of four, 4 by 4 are turned. Row
  * j of the result, which has element j of each lane, goes to out + j * os. */
 static inline __attribute__((always_inline)) void
@@ -79,5 +106,6 @@ turn(const float *in, int64_t ld, float *out, int64_t os)
                              _mm512_shuffle_f32x4(a, b, 0xdd));
         }
 }
+#endif
 
 #endif

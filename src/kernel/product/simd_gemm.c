@@ -8,7 +8,7 @@
 
 #include "src/base/half.h"
 #include "src/kernel/product/gemmloops.h"
-#ifdef __AVX512F__
+#ifdef __AVX2__
 #include "src/kernel/loops/simd_turn.h"
 #endif
 
@@ -99,32 +99,6 @@ static bool pack_turned(const float *b, int64_t rs, int64_t cs, int64_t k,
 #endif
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
-/* Turns 8 by 8: pairs, fours, then the halves of the vectors. */
-INLINE void turn_eight(__m256 x[8])
-{
-    __m256 t[8];
-#define PD(a) ((__m256d)(a))
-#pragma GCC unroll 4
-    for (int i = 0; i < 8; i += 2) {
-        t[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
-        t[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 8; i += 4)
-        for (int h = 0; h < 2; h++) {
-            __m256d a = PD(t[i + h]), b = PD(t[i + 2 + h]);
-            x[i + 2 * h] = (__m256)_mm256_unpacklo_pd(a, b);
-            x[i + 2 * h + 1] = (__m256)_mm256_unpackhi_pd(a, b);
-        }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        __m256 a = x[i], b = x[i + 4];
-        x[i] = _mm256_permute2f128_ps(a, b, 0x20);
-        x[i + 4] = _mm256_permute2f128_ps(a, b, 0x31);
-    }
-#undef PD
-}
-
 /* Rows that are neighbours; false: they are not, or few. */
 static bool pack_rows(const float *a, int64_t rs, int64_t cs, int64_t k,
                       int64_t rows, float *packed)

@@ -215,7 +215,7 @@ static bool possible(const LpGraph *b)
         in[r.n_in++] = lp_desc_of_operand(b, b->input[i]);
     for (size_t i = 0; i < b->n_output; i++)
         out[r.n_out++] = lp_desc_of_operand(b, b->output[i]);
-    if (lp_prepare_chain(&r, &k, &e) != LP_OK)
+    if (lp_prepare_chain(&r, false, &k, &e) != LP_OK)
         return false;
     k.fini(&k);
     return true;

@@ -105,9 +105,12 @@ static bool draws(const LpGraphNode *n)
 /* Does n make its results in blocks? */
 static bool in_blocks(const LpLower *l, const LpGraphNode *n)
 {
-    if (!n->n_out || !image(l, n->out) || draws(n)) /* in order */
+    if (!n->n_out || !image(l, n->out))
         return false;
+    bool pointwise = lp_can_fuse(n) || n->op == &op_chain;
     LpProductKind conv = lp_conv_of(n->op);
+    if (draws(n) && !pointwise) /* in order */
+        return false;
     if (conv)
         return conv != LP_PRODUCT_CONV_WEIGHT && makes_blocks(l, n);
     if (n->op->flags & LP_OPF_BLOCKED) /* as its image, not as a gradient */

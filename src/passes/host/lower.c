@@ -479,7 +479,9 @@ static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
         s = lp_prepare_epilogue(l, product, n, &r, q->pin + n_in, k);
         n_in += 2;
     } else {
-        s = n->op == &op_chain     ? lp_prepare_chain(&r, k, l->err)
+        bool blocks = how == AS_SPLIT && !lp_layout_reduces(l, n);
+        s = n->op == &op_chain || (blocks && n->site)
+                ? lp_prepare_chain(&r, blocks, k, l->err)
             : lp_has_bodies(n->op) ? lp_prepare_bodies(&r, l->o, k, l->err)
                                    : lp_prepare(&r, k, l->err);
     }

@@ -67,10 +67,12 @@ static LpFusedReq request(const LpKernelReq *r, LpFusedNode *node)
                         .threads = r->threads};
 }
 
-LpStatus lp_prepare_chain(const LpKernelReq *r, LpKernel *k, LpErr *e)
+LpStatus lp_prepare_chain(const LpKernelReq *r, bool blocks, LpKernel *k,
+                          LpErr *e)
 {
     LpFusedNode node[LP_FUSED_MAX_NODE];
     LpFusedReq f = request(r, node);
+    f.blocks = blocks;
     return lp_fused_prepare(&f, k, e);
 }
 

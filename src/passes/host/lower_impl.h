@@ -176,7 +176,8 @@ void lp_packed_operand(LpLower *l, uint32_t index);
 LpStatus lp_join_place(LpLower *l, const LpGraphNode *n, LpVal v);
 bool lp_joined(const LpLower *l, const LpGraphNode *n);
 bool lp_can_fuse(const LpGraphNode *n);
-LpStatus lp_prepare_chain(const LpKernelReq *r, LpKernel *k, LpErr *e);
+LpStatus lp_prepare_chain(const LpKernelReq *r, bool blocks, LpKernel *k,
+                          LpErr *e);
 /* n, which `chain` is prepared with, behind the product, whose operands are
  * in[]. */
 LpStatus lp_prepare_epilogue(LpLower *l, LpNodeId product, const LpGraphNode *n,

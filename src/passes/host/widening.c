@@ -11,8 +11,9 @@
  * so that conversions run within the chains beside them, which round at each
  * node as memory would, and that who reads the same halves in one half of the
  * graph shares their image. The backward half makes its own: what is kept for
- * it is kept as halves. Sums are in float32 either way and rounded once. Nodes
- * that round at random or have half partials stay. Linear in operands. */
+ * it is kept as halves. Sums are in float32 either way and rounded once, at
+ * random at the node's site. Nodes that have half partials stay. Linear in
+ * operands. */
 #include "src/kernel/attrs.h"
 #include "src/kernel/product/dnn.h"
 #include "src/ops/ops.h"
@@ -31,7 +32,7 @@ static bool is_half(const LpGraph *g, const LpGraphNode *n)
                     ? lp_graph_type(g, n->in[0])->dtype
                     : LP_F32;
     return lp_is_half(t) && lp_graph_type(g, n->out)->dtype == t &&
-           !lp_dnn_native(t) && !n->site && !n->half_partials;
+           !lp_dnn_native(t) && !n->half_partials;
 }
 
 static bool is_convolution(const LpGraph *g, const LpGraphNode *n)
@@ -101,9 +102,12 @@ static bool visit(LpRewrite *rw, LpNodeId id, const LpVal *in, LpVal *out)
               n->attr, out);
     if (plus)
         out[0] = lp_add(b, in[2], out[0]);
-    if (is_exact(x->g, n))
+    bool exact = is_exact(x->g, n);
+    if (exact)
         x->wide[back][n->out] = out[0];
     out[0] = lp_cast(b, out[0], half);
+    if (!lp_failed(b) && !exact)
+        rw->to->node[rw->to->value[out[0]].node].site = n->site;
     return true;
 }
 
