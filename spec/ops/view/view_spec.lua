@@ -102,6 +102,24 @@ describe("a view", function()
 end)
 
 describe("arrangements", function()
+  it("tril and triu keep one side of every matrix, in place or not, dense or not", function()
+    local i, j = torch.arange(4):view(4, 1), torch.arange(5):view(1, 5)
+    for _, dtype in ipairs({ torch.float32, torch.bool, torch.int64, torch.float16 }) do
+      for k = -6, 6 do
+        local x = torch.randint(1, 2, { 2, 4, 5 }):to(dtype)
+        local turned = x:transpose(1, 2):contiguous():transpose(1, 2)
+        for name, mask in pairs({ tril = (j - i):le(k), triu = (j - i):ge(k) }) do
+          local want = x:mul(mask:to(dtype))
+          assert.is_true(torch.equal(torch[name](x, k), want))
+          assert.is_true(torch.equal(torch[name](turned, k), want))
+          local y = x:clone()
+          y[name .. "_"](y, k)
+          assert.is_true(torch.equal(y, want))
+        end
+      end
+    end
+  end)
+
   it("join, roll, repeat and pad", function()
     local x = torch.tensor({ { 1, 2 }, { 3, 4 } })
     near(torch.cat({ x, x["0:1"] }), { { 1, 2 }, { 3, 4 }, { 1, 2 } })

@@ -94,7 +94,7 @@ typedef struct Tri {
     LpCopyPlan all;
     LpDesc out;
     int64_t diagonal;
-    bool lower;
+    bool lower, dense;
 } Tri;
 
 /* The part of row r that is to be zero: [*from, *to). */
@@ -107,10 +107,35 @@ static void zero_part(const Tri *t, int64_t r, int64_t cols, int64_t *from,
     *to = t->lower ? cols : edge;
 }
 
+/* Of matrices without gaps, rows in the order of memory. */
+static void dense_tri(const Tri *t, const char *in, char *out)
+{
+    int n = t->out.ndim;
+    int64_t rows = t->out.shape[n - 2], cols = t->out.shape[n - 1];
+    int64_t all = lp_elements(t->out.shape, n - 1);
+    int64_t size = (int64_t)lp_dtype_size(t->out.dtype);
+#pragma omp parallel for num_threads(t->all.threads)                           \
+    schedule(static) if (t->all.threads > 1)
+    for (int64_t i = 0; i < all; i++) {
+        int64_t from, to, at = i * cols * size;
+        zero_part(t, i % rows, cols, &from, &to);
+        if (in != out) {
+            memcpy(out + at, in + at, (size_t)(from * size));
+            memcpy(out + at + to * size, in + at + to * size,
+                   (size_t)((cols - to) * size));
+        }
+        memset(out + at + from * size, 0, (size_t)((to - from) * size));
+    }
+}
+
 LP_KERNEL_RUN(run_tri)
 {
     const Tri *t = k->state;
     int n = t->out.ndim;
+    if (t->dense) {
+        dense_tri(t, in[0], out[0]);
+        return LP_OK;
+    }
     int64_t rows = t->out.shape[n - 2], cols = t->out.shape[n - 1], from, to;
     int64_t bytes = (int64_t)lp_dtype_size(t->out.dtype);
     if (in[0] != out[0])
@@ -140,6 +165,8 @@ LP_KERNEL_PREPARE(lp_tri_prepare)
     const int64_t far = INT64_C(1) << 60, given = r->attr[LP_TRI_DIAGONAL].i;
     t->diagonal = given > far ? far : given < -far ? -far : given;
     t->lower = r->op->name[3] == 'l';
+    t->dense = lp_desc_contiguous(&r->in[0]) && lp_desc_contiguous(&t->out) &&
+               r->in[0].dtype == t->out.dtype;
     return LP_OK;
 }
 
