@@ -250,6 +250,19 @@ static unsigned repeated_operands(const LpPwPlan *p)
     return bits;
 }
 
+/* One row after the other, for blocks that begin at any column. */
+static void repeat_row(const LpPwPlan *p, int i, const char *x, char *buf)
+{
+    int64_t row = p->geo[(p->ndim - 1) * lp_pw_row(p)], have = row;
+    int64_t want = row + (p->n < BLOCK ? p->n : BLOCK);
+    size_t size = p->loop_size[i];
+    gather(p, i, x, (Cursor){{0}}, row, buf);
+    for (int64_t m; have < want; have += m) {
+        m = have < want - have ? have : want - have;
+        memcpy(buf + (size_t)have * size, buf, (size_t)m * size);
+    }
+}
+
 /* Operand i of the block of n elements at `c` (element `at`), as the loop
  * wants it. `one_row`: the block lies in one row. */
 static const void *fetch(const Run *r, int i, const Cursor *c, int64_t at,
@@ -272,10 +285,10 @@ static const void *fetch(const Run *r, int i, const Cursor *c, int64_t at,
         p->load[i](p->splat_ok ? 1 : n, buf, p->loop_size[i], x, 0);
         return buf;
     }
-    if (lp_pw_has(b->repeated, i)) { /* filled once, for any first column */
+    if (lp_pw_has(b->repeated, i)) { /* filled once */
         int64_t row = p->geo[(p->ndim - 1) * lp_pw_row(p)];
         if (!lp_pw_has(b->filled, i))
-            gather(p, i, r->in[i], (Cursor){{0}}, BLOCK + row, buf);
+            repeat_row(p, i, r->in[i], buf);
         b->filled |= 1u << i;
         return buf + at % row * p->loop_size[i];
     }
