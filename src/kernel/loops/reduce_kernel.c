@@ -175,7 +175,8 @@ static void fold_row(const Plan *p, LpFoldLoop fold, const Operand *x,
     const LpAxis *red = p->g.axis + p->g.n_kept;
     const LpAxis *last = red + p->g.n_red - 1;
     while (from < to) {
-        int64_t unused, left = last->size - from % last->size;
+        int64_t in_line = last == red ? from : from % last->size;
+        int64_t unused, left = last->size - in_line;
         int64_t m = to - from < left ? to - from : left;
         m = m < BLOCK ? m : BLOCK;
         int64_t at = off + lp_reduce_offset(red, p->g.n_red, from, &unused);
@@ -202,7 +203,8 @@ static double finite_top(double v)
 static void row_item(const Plan *p, const Operand *x, char *y, State *work,
                      int64_t item, Room *room)
 {
-    int64_t result = item / p->pieces, from = item % p->pieces * p->piece;
+    int64_t result = p->pieces > 1 ? item / p->pieces : item;
+    int64_t from = (item - result * p->pieces) * p->piece;
     int64_t to = from + p->piece, out, n = p->g.red_elems;
     State s = identity(p);
     double top = 0;

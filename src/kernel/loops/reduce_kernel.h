@@ -96,8 +96,9 @@ static inline int64_t lp_reduce_offset(const LpAxis *axis, int n, int64_t i,
     int64_t in = 0;
     *out = 0;
     for (int d = n - 1; d >= 0; d--) {
-        int64_t at = i % axis[d].size;
-        i /= axis[d].size;
+        int64_t at = d > 0 ? i % axis[d].size : i;
+        if (d > 0)
+            i /= axis[d].size;
         in += at * axis[d].in;
         *out += at * axis[d].out;
     }

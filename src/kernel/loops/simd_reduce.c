@@ -20,29 +20,30 @@
         enum { LANES = 256 / sizeof(T) };                                      \
         const T *x = data;                                                     \
         STATE s = *(STATE *)state;                                             \
-        int64_t i = n >= LANES ? LANES : n >= 8 ? 8 : 0;                       \
-        if (i > 0) {                                                           \
-            T a[LANES];                                                        \
-            memcpy(a, x, (size_t)i * sizeof *a);                               \
-            if (i == LANES) {                                                  \
-                for (; i + LANES <= n; i += LANES)                             \
-                    for (int j = 0; j < LANES; j++) {                          \
-                        const T v = x[i + j], u = a[j];                        \
+        int64_t i = 0;                                                         \
+        T a[LANES];                                                            \
+        if (n >= LANES) {                                                      \
+            memcpy(a, x, sizeof a);                                            \
+            for (i = LANES; i + LANES <= n; i += LANES)                        \
+                for (int j = 0; j < LANES; j++) {                              \
+                    const T v = x[i + j], u = a[j];                            \
+                    a[j] = (T)(step);                                          \
+                }                                                              \
+            for (int w = LANES / 2; w >= 8; w /= 2)                            \
+                for (int k = 0; k < w; k += 8)                                 \
+                    for (int j = k; j < k + 8; j++) {                          \
+                        const T v = a[j + w], u = a[j];                        \
                         a[j] = (T)(step);                                      \
                     }                                                          \
-                for (int w = LANES / 2; w >= 8; w /= 2)                        \
-                    for (int k = 0; k < w; k += 8)                             \
-                        for (int j = k; j < k + 8; j++) {                      \
-                            const T v = a[j + w], u = a[j];                    \
-                            a[j] = (T)(step);                                  \
-                        }                                                      \
-            }                                                                  \
-            for (; i + 8 <= n; i += 8)                                         \
-                STEP8(T, step, x + i)                                          \
-            for (int j = 0; j < 8; j++) {                                      \
-                const STATE v = (STATE)a[j], u = s;                            \
-                s = (STATE)(step);                                             \
-            }                                                                  \
+        } else if (n >= 8) {                                                   \
+            memcpy(a, x, 8 * sizeof *a);                                       \
+            i = 8;                                                             \
+        }                                                                      \
+        for (; i > 0 && i + 8 <= n; i += 8)                                    \
+            STEP8(T, step, x + i)                                              \
+        for (int j = 0; i > 0 && j < 8; j++) {                                 \
+            const STATE v = (STATE)a[j], u = s;                                \
+            s = (STATE)(step);                                                 \
         }                                                                      \
         for (; i < n; i++) {                                                   \
             const STATE v = (STATE)x[i], u = s;                                \
@@ -51,14 +52,50 @@
         *(STATE *)state = s;                                                   \
     }
 
+/* The same where vectors have `op`: those of 8 lanes stay in registers. */
+#define FOLD_BY(name, T, STATE, op)                                            \
+    static void name(int64_t n, const void *data, void *state)                 \
+    {                                                                          \
+        typedef T V __attribute__((vector_size(8 * sizeof(T)),                 \
+                                   aligned(sizeof(T)), may_alias));            \
+        enum { BLOCKS = 256 / sizeof(V), LANES = 8 * BLOCKS };                 \
+        const T *x = data;                                                     \
+        const V *v = data;                                                     \
+        STATE s = *(STATE *)state;                                             \
+        int64_t i = 0;                                                         \
+        if (n >= 8) {                                                          \
+            V a[BLOCKS] = {v[0]};                                              \
+            i = 8;                                                             \
+            if (n >= LANES) {                                                  \
+                _Pragma("GCC unroll 8") for (int b = 1; b < BLOCKS; b++)       \
+                    a[b] = v[b];                                               \
+                for (i = LANES; i + LANES <= n; i += LANES)                    \
+                    _Pragma("GCC unroll 8") for (int b = 0; b < BLOCKS; b++)   \
+                        a[b] = a[b] op v[i / 8 + b];                           \
+                _Pragma("GCC unroll 8") for (int w = BLOCKS / 2; w > 0;        \
+                                             w /= 2)                           \
+                    _Pragma("GCC unroll 8") for (int b = 0; b < w; b++) a[b] = \
+                        a[b] op a[b + w];                                      \
+            }                                                                  \
+            V lanes = a[0];                                                    \
+            for (; i + 8 <= n; i += 8)                                         \
+                lanes = lanes op v[i / 8];                                     \
+            for (int j = 0; j < 8; j++)                                        \
+                s = s op(STATE) lanes[j];                                      \
+        }                                                                      \
+        for (; i < n; i++)                                                     \
+            s = s op(STATE) x[i];                                              \
+        *(STATE *)state = s;                                                   \
+    }
+
 #define GREATER(u, v) ((v) > (u) || (v) != (v) ? (v) : (u))
 #define SMALLER(u, v) ((v) < (u) || (v) != (v) ? (v) : (u))
-FOLD(sum_f32, float, double, u + v)
-FOLD(sum_f64, double, double, u + v)
-FOLD(sum_i64, uint64_t, uint64_t, u + v)
-FOLD(prod_f32, float, double, u *v)
-FOLD(prod_f64, double, double, u *v)
-FOLD(prod_i64, uint64_t, uint64_t, u *v)
+FOLD_BY(sum_f32, float, double, +)
+FOLD_BY(sum_f64, double, double, +)
+FOLD_BY(sum_i64, uint64_t, uint64_t, +)
+FOLD_BY(prod_f32, float, double, *)
+FOLD_BY(prod_f64, double, double, *)
+FOLD_BY(prod_i64, uint64_t, uint64_t, *)
 FOLD(max_f32, float, double, GREATER(u, v))
 FOLD(max_f64, double, double, GREATER(u, v))
 FOLD(max_i64, int64_t, int64_t, v > u ? v : u)
