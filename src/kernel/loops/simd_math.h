@@ -49,6 +49,16 @@ static inline float exp_f32(float x)
            lp_bits_float((uint32_t)(k - h + 127) << 23);
 }
 
+/* Of x <= 0: what would be subnormal is 0. */
+static inline float exp_below_f32(float x)
+{
+    uint32_t n;
+    float r = exp_reduce(x < -87.0f ? -87.0f : x, &n);
+    float p = FMAF(r * r, exp_tail(r), r) + 1.0f;
+    p *= lp_bits_float((n - 0x4b400000u + 127) << 23);
+    return x < -87.0f ? 0.0f : p;
+}
+
 static inline float expm1_f32(float x)
 {
     uint32_t n;

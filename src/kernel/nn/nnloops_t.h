@@ -1,6 +1,7 @@
 /* The loops of nnloops.h for one element type; included by simd_nn.c with
  *   T        the type,        F(name)  the name of a function for it,
- *   EXP(x)   its exponential, LOG(x)   its logarithm.
+ *   EXP(x)   its exponential, LOG(x)   its logarithm,
+ *   EXP_BELOW(x)  the exponential of x <= 0.
  * No include guard: it is included once per type. */
 
 static T F(row_max)(const T *x, int64_t n)
@@ -12,26 +13,38 @@ static T F(row_max)(const T *x, int64_t n)
     return m;
 }
 
-/* y = exp(x - m), returns the sum. m of an all -inf row is -inf: NaN, as in
- * PyTorch. */
-static T F(exp_row)(const T *x, int64_t n, T m, T *y)
+/* y = exp(x - m), unless y is NULL; returns the sum. m of an all -inf row is
+ * -inf: NaN, as in PyTorch. */
+static inline T F(exp_part)(const T *x, int64_t n, T m, T *y)
 {
     T s = 0;
 #pragma omp simd reduction(+ : s)
     for (int64_t i = 0; i < n; i++) {
-        T v = EXP(x[i] - m);
-        y[i] = v;
+        T v = EXP_BELOW(x[i] - m);
+        if (y)
+            y[i] = v;
         s += v;
     }
     return s;
 }
 
-static T F(exp_sum)(const T *x, int64_t n, T m)
+/* The rest of a row is the end of its last vector, which comes first: y may be
+ * x. */
+static inline T F(exp_row)(const T *x, int64_t n, T m, T *y)
 {
-    T s = 0;
+    enum { WIDE = VBYTES / sizeof(T) };
+    int64_t whole = n / WIDE * WIDE;
+    T v[WIDE], s = 0;
+    if (whole == n || n < WIDE)
+        return F(exp_part)(x, n, m, y);
 #pragma omp simd reduction(+ : s)
-    for (int64_t i = 0; i < n; i++)
-        s += EXP(x[i] - m);
+    for (int64_t i = 0; i < WIDE; i++) {
+        v[i] = EXP_BELOW(x[n - WIDE + i] - m);
+        s += i < whole + WIDE - n ? 0 : v[i];
+    }
+    s += F(exp_part)(x, whole, m, y);
+    if (y)
+        memcpy(y + n - WIDE, v, sizeof v);
     return s;
 }
 
@@ -47,7 +60,7 @@ static void F(softmax)(const T *x, int64_t n, T *y)
 static void F(log_softmax)(const T *x, int64_t n, T *y)
 {
     T m = F(row_max)(x, n);
-    T l = LOG(F(exp_sum)(x, n, m));
+    T l = LOG(F(exp_row)(x, n, m, NULL));
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
         y[i] = x[i] - m - l;
@@ -97,7 +110,7 @@ static void F(softmax_cols)(const T *x, int64_t n, int64_t stride,
     for (int64_t i = 0; i < n; i++)
 #pragma omp simd
         for (int64_t c = 0; c < inner; c++) {
-            T v = EXP(x[i * stride + c] - m[c]);
+            T v = EXP_BELOW(x[i * stride + c] - m[c]);
             y[i * stride + c] = v;
             s[c] += v;
         }

@@ -62,17 +62,20 @@ static inline double exp_f64(double x)
 #define T float
 #define F(name) name##_f32
 #define EXP(x) exp_f32(x)
+#define EXP_BELOW(x) exp_below_f32(x)
 #define LOG(x) logf(x)
 typedef LpNnLoopsF32 Loops_f32;
 #include "src/kernel/nn/nnloops_t.h"
 #undef T
 #undef F
 #undef EXP
+#undef EXP_BELOW
 #undef LOG
 
 #define T double
 #define F(name) name##_f64
 #define EXP(x) exp_f64(x)
+#define EXP_BELOW(x) exp_f64(x)
 #define LOG(x) log(x)
 typedef LpNnLoopsF64 Loops_f64;
 #include "src/kernel/nn/nnloops_t.h"
