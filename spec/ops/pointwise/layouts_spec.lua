@@ -130,11 +130,11 @@ describe("float32 functions that pass through double", function()
     for _, dtype in ipairs({ torch.float32, torch.float16, torch.int64 }) do
       for _, rows in ipairs({ 1, 3, 30, 700 }) do
         for _, cols in ipairs({ 1, 2, 5, 19 }) do
-          local x = torch.randint(-9, 9, { rows, cols }):to(dtype)
+          local all = torch.randint(-9, 9, { rows, cols }):to(dtype)
           local row = torch.randint(-9, 9, { cols }):to(dtype)
-          local sum = x + row
+          local sum = all + row
           for c = 0, cols - 1 do
-            assert.is_true(torch.equal(sum:select(1, c), x:select(1, c) + row[c]:item()))
+            assert.is_true(torch.equal(sum:select(1, c), all:select(1, c) + row[c]:item()))
           end
         end
       end
