@@ -114,9 +114,9 @@ describe("reductions of many short rows", function()
   it("take a row for every row, of any length and number", function()
     torch.manual_seed(5)
     for _, dtype in ipairs({ torch.float32, torch.float16, torch.int64 }) do
-      for _, rows in ipairs({ 1, 3, 30, 700 }) do
+      for _, n in ipairs({ 1, 3, 30, 700 }) do
         for _, cols in ipairs({ 1, 2, 5, 19 }) do
-          local x = torch.randint(-9, 9, { rows, cols }):to(dtype)
+          local x = torch.randint(-9, 9, { n, cols }):to(dtype)
           local row = torch.randint(-9, 9, { cols }):to(dtype)
           local sum = x + row
           for c = 0, cols - 1 do
