@@ -15,6 +15,7 @@ local KINDS = { activation = "activationTensorLocationSettings",
   accumulator = "accumulatorTensorLocationSettings" }
 
 local ACCUM, GRADIENT = prefixes.reservedAccumPrefix(), prefixes.reservedGradientPrefix()
+local ACCL = prefixes.reservedAcclPrefix() -- of combined SGD: the velocity gathers gradients
 
 local function begins(id, prefix)
   return id:sub(1, #prefix) == prefix
@@ -23,7 +24,7 @@ end
 -- Which of KINDS a tensor is of, by its name; nil: of none that a location is for.
 local function kind_of(s, id)
   local role = s.model.role[id]
-  if begins(id, ACCUM) then
+  if begins(id, ACCUM) or begins(id, ACCL) and s.accumulation > 1 then
     return "accumulator"
   elseif begins(id, GRADIENT) then
     return nil

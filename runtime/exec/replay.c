@@ -258,7 +258,8 @@ static LpStatus check_update(const LpReplay *x, LpErr *e)
     for (size_t i = 0; i < x->step->n_var; i++) {
         const LpVariable *v = &x->step->var[i];
         LP_FAIL_IF(
-            (v->update_in != LP_NOVAL && !lp_replay_has(x, i, -1, true)) ||
+            (v->update_in != LP_NOVAL && !lp_ipu_in_velocity(x->p, v) &&
+             !lp_replay_has(x, i, -1, true)) ||
                 (v->update_out != LP_NOVAL && !lp_replay_has(x, i, -1, false)),
             e, LP_E_INTERNAL,
             "the weight update uses variable '%s', which stays in "

@@ -247,7 +247,7 @@ static void hold_vars(const LpReplay *x, Held *h)
     for (size_t i = 0; i < x->step->n_var; i++) {
         const LpVariable *v = &x->step->var[i];
         if (v->role != LP_VAR_STREAM_IN && v->role != LP_VAR_STREAM_OUT &&
-            !p->in_velocity[i])
+            !lp_ipu_in_velocity(p, v))
             hold(&h[p->var_ipu[i]], lp_ipu_off_chip(p, v), kind_of[v->role],
                  lp_ipu_kept_bytes(p, v));
     }

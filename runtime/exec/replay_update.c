@@ -106,7 +106,8 @@ static void *variable(LpReplay *x, size_t i)
     uint32_t block = x->up->visit[ipu][i];
     LpHolds what = {LP_NOVAL, (int)i, x->replica};
     bool idle = x->p->memory[ipu].n_step == x->ipu[ipu].line;
-    if (!lp_ipu_off_chip(x->p, &x->step->var[i]) || idle)
+    const LpVariable *v = &x->step->var[i];
+    if (!lp_ipu_off_chip(x->p, v) || lp_ipu_in_velocity(x->p, v) || idle)
         return lp_replay_here(x, i);
     if (block && !is_at(x, ipu, block))
         lp_block_put_now(x, ipu, block, what);

@@ -202,8 +202,12 @@ local function placed(name)
   if strategy == "serial" or strategy == "parallel" then
     schedule(options, accumulation)
   end
+  local kind, numbers = pick({ "SGD", "combined", "AdamW", "LAMB" }), { lr = 0.01 }
+  if kind == "combined" then
+    kind, numbers.momentum, numbers.use_combined_accum = "SGD", 0.9, true
+  end
   local executor = poptorch.trainingModel(net, options,
-    poptorch.optim[pick({ "SGD", "AdamW", "LAMB" })](net:parameters(), { lr = 0.01 }))
+    poptorch.optim[kind](net:parameters(), numbers))
   local _, args = made(name, accumulation * replicas * iterations, half)
   local ok, e = pcall(executor.compile, executor, table.unpack(args, 1, args.n))
   if not ok then -- blocks that come back

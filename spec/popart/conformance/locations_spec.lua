@@ -107,6 +107,37 @@ describe("tensors' locations", function()
     assert.equal(16, bytes_off_chip(s)) -- of 64, a fourth
   end)
 
+  it("test_accumulator_tensor_location_settings, _plus_override: of combined SGD", function()
+    local sgd = popart.SGD({ defaultLearningRate = { 0.1, true }, defaultMomentum = { 0.0, false },
+      defaultWeightDecay = { 0.0, false }, defaultDampening = { 0.0, true } })
+    local on, off = popart.TensorLocationSettings(Location(), 0, 0),
+      popart.TensorLocationSettings(OFF, 0, 0)
+    local want, _, ids = train({ optimizer = sgd })
+    -- its velocities gather the gradients: they are accumulators, and the update moves them too
+    local one = "Accl___" .. ids.weights[2]
+    for _, case in ipairs({ { off, {}, 3 }, { on, { [one] = OFF }, 1 },
+      { off, { [one] = Location() }, 2 } }) do
+      local got, s = train({ optimizer = sgd, options = { tensorLocationSettingsOverride = case[2],
+        accumulatorTensorLocationSettings = case[1] } })
+      equal(want, got)
+      assert.equal(64 * case[3], bytes_off_chip(s))
+      assert.same({}, notes(s))
+      local moved = { phase = 0, update = 0 }
+      for _, row in ipairs(s:getReport().schedule) do
+        for _, e in ipairs(row.entries) do
+          local streams = e.kind == "load" or e.kind == "store"
+          moved[row.kind] = moved[row.kind] + (streams and e.bytes * row.count or 0)
+        end
+      end
+      assert.equal(2 * 64 * case[3], moved.update)
+      assert.is_true(moved.phase >= 2 * 64 * case[3])
+    end
+    local _, s = train({ optimizer = sgd, options = {
+      optimizerStateTensorLocationSettings = off } })
+    assert.equal(0, bytes_off_chip(s))
+    assert.equal(3 * 64, s:getReport().memory[0].categories.optimizer_state)
+  end)
+
   it("of what has none, or is not there, are named by the report", function()
     local _, _, ids = train({})
     local _, s = train({ options = { tensorLocationSettingsOverride = { [ids.x] = OFF,

@@ -465,9 +465,9 @@ typedef struct LpIpuPlan {
     int64_t loops;         /* weight updates in a call */
     int64_t micro_batches; /* of one loop */
 
-    /* by variable: an accumulator that is a velocity, in which PopART's
-     * combined SGD gathers gradients: both are one tensor */
-    bool *in_velocity;
+    /* by variable, of an accumulator and a velocity in which PopART's combined
+     * SGD gathers gradients, which are one tensor: the velocity; else -1 */
+    int *velocity;
     LpIpuMemory *memory; /* an IPU */
     int64_t streaming;   /* bytes of the machine that takes most of it */
     /* of a call */
@@ -624,5 +624,12 @@ const LpLocation *lp_ipu_location(const LpIpuPlan *p, const LpVariable *v);
 /* Of what the forward pass keeps of a value. */
 const LpLocation *lp_ipu_val_location(const LpIpuPlan *p, LpVal v);
 bool lp_ipu_off_chip(const LpIpuPlan *p, const LpVariable *v);
+
+/* Is it an accumulator that a velocity is? */
+bool lp_ipu_in_velocity(const LpIpuPlan *p, const LpVariable *v);
+
+/* Is it part of one that gradients of several micro-batches are gathered in,
+ * which is where accumulators are, and whole? */
+bool lp_ipu_gathers(const LpIpuPlan *p, const LpVariable *v);
 
 #endif

@@ -364,8 +364,8 @@ static LpStatus come(LiveUpdate *x, int var)
     const LpIpuPlan *p = l->p;
     bool phase = lp_ipu_update_is_phase(p);
     bool all = phase && p->o.update_order == LP_UPDATE_BATCH;
-    int t = phase ? lp_ipu_transfer(p, LP_TRANSFER_VAR, (size_t)var, -1, true)
-                  : -1;
+    int t =
+        phase ? lp_ipu_transfer(p, LP_TRANSFER_VAR, (size_t)var, -1, true) : -1;
     bool early = t >= 0 && lp_ipu_comes_early(&p->transfer[t]) && l->end > 0;
     uint32_t from = early ? l->end - 1 : all ? l->end : x->at;
     if (x->by->came[var]) {
@@ -386,9 +386,11 @@ static LpStatus use(LiveUpdate *x, LpVal v, int ipu)
     int home = lp_update_home(l->p, x->by, v), var = x->by->var[v];
     if (home < 0 || (home != l->ipu && ipu != l->ipu))
         return LP_OK;
-    if (home == l->ipu && var >= 0)
-        return lp_ipu_off_chip(l->p, &l->p->step->var[var]) ? come(x, var)
-                                                            : LP_OK;
+    const LpVariable *of = var < 0 ? NULL : &l->p->step->var[var];
+    if (home == l->ipu && of)
+        return lp_ipu_off_chip(l->p, of) && !lp_ipu_in_velocity(l->p, of)
+                   ? come(x, var)
+                   : LP_OK;
     Span *made =
         l->by->update_span[v] ? &l->span[l->by->update_span[v] - 1] : NULL;
     if (made)

@@ -2,6 +2,7 @@
  * (popart: determineTensorLocation). */
 #include <string.h>
 
+#include "src/ops/ops.h"
 #include "src/passes/ipu/ipu.h"
 
 /* What is said of single tensors, and whether there are such. */
@@ -37,13 +38,54 @@ static const LpLocation *own_of_value(const Own *o, const LpValue *v,
     return l;
 }
 
+/* Which states combined SGD gathers gradients in, and of which accumulators
+ * that is. */
+static LpStatus find_velocities(LpIpuPlan *p)
+{
+    const LpStep *s = p->step;
+    const LpGraph *u = s->update;
+    int *var = lp_ipu_marks(p, u ? u->n_value : 0);
+    int *state = lp_ipu_marks(p, s->n_var);
+    p->velocity = lp_ipu_alloc(p, s->n_var, sizeof *p->velocity);
+    LP_TRY(p->err->code);
+    for (size_t i = 0; i < s->n_var; i++)
+        if (lp_is_value(s->var[i].update_out) &&
+            s->var[i].role == LP_VAR_STATE && s->var[i].param >= 0)
+            var[s->var[i].update_out] = (int)i;
+    for (LpNodeId n = 0; u && n < u->n_node; n++) {
+        const LpGraphNode *d = &u->node[n];
+        for (uint32_t i = 0; i < d->n_out; i++)
+            if (d->op->id == LP_OP_popart_sgd_combined_step &&
+                var[d->out + i] >= 0)
+                state[s->var[var[d->out + i]].param] = var[d->out + i];
+    }
+    for (size_t i = 0; i < s->n_var; i++) {
+        const LpVariable *v = &s->var[i];
+        int of = v->param >= 0 ? state[v->param] : -1;
+        bool both = v->role == LP_VAR_ACCUM || (int)i == of;
+        p->velocity[i] = both ? of : -1;
+    }
+    return LP_OK;
+}
+
+bool lp_ipu_in_velocity(const LpIpuPlan *p, const LpVariable *v)
+{
+    return v->role == LP_VAR_ACCUM && p->velocity[v - p->step->var] >= 0;
+}
+
+bool lp_ipu_gathers(const LpIpuPlan *p, const LpVariable *v)
+{
+    return p->accumulation > 1 && p->velocity[v - p->step->var] >= 0;
+}
+
 static const LpLocation *of_kind(const LpIpuPlan *p, const LpVariable *v)
 {
     switch (v->role) {
     case LP_VAR_PARAM:
         return &p->o.location[LP_LOC_WEIGHT];
     case LP_VAR_STATE:
-        return &p->o.location[LP_LOC_OPTIMIZER];
+        return &p->o.location[lp_ipu_gathers(p, v) ? LP_LOC_ACCUMULATOR
+                                                   : LP_LOC_OPTIMIZER];
     case LP_VAR_ACCUM:
         return &p->o.location[LP_LOC_ACCUMULATOR];
     default:
@@ -77,6 +119,10 @@ static LpStatus find(LpIpuPlan *p, const Own *o)
         const LpLocation *one = kind ? own(o, v->name, kind) : NULL;
         p->var_location[i] = one ? one : kind;
     }
+    for (size_t i = 0; i < p->step->n_var; i++)
+        if (lp_ipu_in_velocity(p, &p->step->var[i]))
+            p->var_location[i] =
+                p->accumulation > 1 ? p->var_location[p->velocity[i]] : NULL;
     if (o->n)
         LP_TRY(of_values(p, o));
     for (size_t i = 0; i < o->n && !p->o.own_unmet; i++)
@@ -97,6 +143,7 @@ LpStatus lp_ipu_locations(LpIpuPlan *p)
     p->o.own = NULL; /* its names are the caller's */
     p->o.n_own = 0;
     LP_TRY(p->err->code);
+    LP_TRY(find_velocities(p));
     return find(p, &o);
 }
 

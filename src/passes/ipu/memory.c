@@ -5,7 +5,6 @@
  * off the IPU once for equal sizes (what outlining achieves). The rest is
  * liveness.c. */
 #include "src/base/checked.h"
-#include "src/ops/ops.h"
 #include "src/passes/ipu/strategy.h"
 #include "src/passes/ipu/tiles.h"
 
@@ -57,31 +56,6 @@ static void keep(Memory *x, LpMemKind kind, int64_t n, const LpType *t,
     lp_ipu_note_largest(x->m, (LpLargest){name, scope, times * s.all, kind});
 }
 
-static LpStatus find_velocities(LpIpuPlan *p)
-{
-    const LpStep *s = p->step;
-    const LpGraph *u = s->update;
-    int *var = lp_ipu_marks(p, u ? u->n_value : 0);
-    bool *gathers = lp_ipu_scratch(p, s->n_var, sizeof *gathers);
-    p->in_velocity = lp_ipu_alloc(p, s->n_var, sizeof *p->in_velocity);
-    LP_TRY(p->err->code);
-    for (size_t i = 0; i < s->n_var; i++)
-        if (lp_is_value(s->var[i].update_out) &&
-            s->var[i].role == LP_VAR_STATE && s->var[i].param >= 0)
-            var[s->var[i].update_out] = s->var[i].param;
-    for (LpNodeId n = 0; u && n < u->n_node; n++) {
-        const LpGraphNode *d = &u->node[n];
-        for (uint32_t i = 0; i < d->n_out; i++)
-            if (d->op->id == LP_OP_popart_sgd_combined_step &&
-                var[d->out + i] >= 0)
-                gathers[var[d->out + i]] = true;
-    }
-    for (size_t i = 0; i < s->n_var; i++)
-        p->in_velocity[i] = s->var[i].role == LP_VAR_ACCUM &&
-                            s->var[i].param >= 0 && gathers[s->var[i].param];
-    return LP_OK;
-}
-
 static void variables(Memory *x)
 {
     static const LpMemKind kind[LP_N_VAR_ROLES] = {
@@ -94,7 +68,7 @@ static void variables(Memory *x)
         uint32_t i = own->node[k];
         const LpVariable *v = &p->step->var[i];
         if (v->role == LP_VAR_STREAM_IN || v->role == LP_VAR_STREAM_OUT ||
-            p->in_velocity[i])
+            lp_ipu_in_velocity(p, v))
             continue;
         if (lp_ipu_off_chip(p, v))
             x->m->off_chip += lp_ipu_kept_bytes(p, v);
@@ -482,8 +456,7 @@ static LpStatus prepare(Memory *x)
         if (v->role == LP_VAR_STREAM_IN || v->role == LP_VAR_STREAM_OUT)
             x->stream[x->n_stream++] = v;
     }
-    LP_TRY(lp_ipu_by_ipu(p, &x->by));
-    return find_velocities(p);
+    return lp_ipu_by_ipu(p, &x->by);
 }
 
 LpStatus lp_ipu_memory(LpIpuPlan *p)

@@ -101,7 +101,7 @@ static LpStatus update(LpIpuPlan *p)
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
         int64_t bytes = lp_ipu_kept_bytes(p, v);
-        if (!lp_ipu_off_chip(p, v))
+        if (!lp_ipu_off_chip(p, v) || lp_ipu_in_velocity(p, v))
             continue;
         if (v->update_in != LP_NOVAL)
             LP_TRY(add(p, LP_TRANSFER_VAR, i, -1, true, bytes));
