@@ -1,5 +1,7 @@
 -- Gradients of values that are read in pieces, and of weights that are used
 -- again and again, in a compiled step: what separate gradients add up to.
+local compiled = require("spec.support.compiled")
+local core = require("lupine.core")
 local nn = require("torch.nn")
 local poptorch = require("poptorch")
 local torch = require("torch")
@@ -83,6 +85,30 @@ describe("a value read in pieces", function()
       local first, second = table.unpack(w:chunk(2, 0))
       return (first * second):sum() + (w * x):sum() + (first * 2):sum() + (w * w):sum()
     end)
+  end)
+
+  it("has the gradient of pieces of what it is reshaped to", function()
+    same(function(w, x)
+      local y = w * x
+      local a, b = y:reshape({ 5, 6 }), y:reshape({ 3, 10 })
+      return (a:narrow(0, 0, 2) * 2):sum() + (a:narrow(0, 2, 3) * 3):sum()
+        + b:narrow(1, 1, 4):exp():sum() + (b:narrow(1, 5, 2) * b:narrow(1, 7, 2)):sum()
+        + y:narrow(1, 0, 2):sum()
+    end)
+  end)
+
+  it("lays pieces of a half product side by side", function()
+    local x, w = torch.randn({ 2, 3, 4 }):half(), torch.randn({ 6, 4 }):half()
+    local declared = { { "parameter", "w", w }, { "parameter", "b", torch.zeros(6):half() } }
+    local step, losses = compiled.step(function(a)
+      local p, q = table.unpack(nn.functional.linear(a, w, declared[2][3]):split(3, -1))
+      return core.forms.internal.identity_loss(p * q, "sum")
+    end, { x }, declared)
+    local rules = compiled.descent(compiled.vars(step), declared)
+    step:complete({ loss = losses[1], rules = rules })
+    local text = step:text("step")
+    assert.is_nil(text:find("slice_backward", 1, true))
+    assert.is_truthy(text:find(" cat(", 1, true))
   end)
 
   it("has the gradient of slices with a step", function()

@@ -1,6 +1,7 @@
-/* What waits is told from the graph: slices and selections by the node that
- * made them, sorted and laid side by side with zeros in the gaps; products by
- * their operands, which are joined along the depth. */
+/* What waits is told from the graph: slices and selections, and what they are
+ * reshaped to, by the node that made them, sorted and laid side by side with
+ * zeros in the gaps; products by their operands, which are joined along the
+ * depth. */
 #include "src/autodiff/pending_grads.h"
 
 #include <stdlib.h>
@@ -21,6 +22,17 @@ static const LpGraphNode *made_by(const LpGraph *g, LpVal v, int op)
     const LpGraphNode *n = lp_graph_maker(g, v);
     return n && !n->region && n->op->id == op && !lp_is_imm(n->in[0]) ? n
                                                                       : NULL;
+}
+
+/* The node that makes the slice that d is, perhaps reshaped; or NULL. */
+static const LpGraphNode *slice_of(const LpGraph *g, LpVal d)
+{
+    const LpGraphNode *shaped = made_by(g, d, LP_OP_reshape);
+    LpVal v = shaped ? shaped->in[0] : d;
+    const LpGraphNode *slice = made_by(g, v, LP_OP_slice_backward);
+    if (slice && slice->attr[LP_SLICE_BACK_STEP].i == 1)
+        return slice;
+    return made_by(g, v, LP_OP_select_backward);
 }
 
 /* What a transposition reads. */
@@ -54,10 +66,8 @@ static bool pays(const LpGraph *g, const LpGraphNode *mm)
 
 static LpPendingKind kind_of(const LpGraph *g, LpVal d)
 {
-    const LpGraphNode *slice = made_by(g, d, LP_OP_slice_backward);
     bool turned;
-    if (made_by(g, d, LP_OP_select_backward) ||
-        (slice && slice->attr[LP_SLICE_BACK_STEP].i == 1))
+    if (slice_of(g, d))
         return LP_PENDING_SLICES;
     const LpGraphNode *mm = product(g, d, &turned);
     return mm && transposed(g, mm->in[0]) != LP_NOVAL && pays(g, mm)
@@ -112,15 +122,17 @@ static Piece read_piece(const LpGraphNode *n)
 }
 
 /* Reads the pieces, sorts them; how many there are, or -1 unless they are of
- * one dimension and none overlaps another. Empty ones add nothing: they are
+ * one dimension of one shape and none overlaps another. Empty ones add nothing: they are
  * left out, since they may lie anywhere, within others too. */
 static int lay_out(const LpPendingGrads *p, const LpGraph *g, Piece *piece)
 {
     int k = 0;
-    int64_t dim = lp_graph_maker(g, p->v[0])->attr[LP_SLICE_BACK_DIM].i;
+    const LpGraphNode *first = slice_of(g, p->v[0]);
     for (size_t i = 0; i < p->n; i++) {
-        const LpGraphNode *n = lp_graph_maker(g, p->v[i]);
-        if (n->attr[LP_SLICE_BACK_DIM].i != dim)
+        const LpGraphNode *n = slice_of(g, p->v[i]);
+        if (n->attr[LP_SLICE_BACK_DIM].i != first->attr[LP_SLICE_BACK_DIM].i ||
+            !lp_shape_eq(lp_graph_type(g, n->out),
+                         lp_graph_type(g, first->out)))
             return -1;
         piece[k] = read_piece(n);
         if (piece[k].start < piece[k].end)
@@ -167,10 +179,15 @@ static LpVal join_slices(const LpPendingGrads *p, const LpGraph *g,
 {
     if (n == 0)
         return p->v[0];
-    LpType whole = *lp_graph_type(g, p->v[0]);
-    int dim = (int)lp_graph_maker(g, p->v[0])->attr[LP_SLICE_BACK_DIM].i;
+    const LpGraphNode *first = slice_of(g, p->v[0]);
+    LpType whole = *lp_graph_type(g, first->out);
+    LpType all = *lp_graph_type(g, p->v[0]);
+    int dim = (int)first->attr[LP_SLICE_BACK_DIM].i;
     int k = list_parts(b, piece, n, &whole, dim, list);
-    return lp_failed(b) ? LP_NOVAL : lp_cat(b, list, k, dim);
+    LpVal joined = lp_failed(b) ? LP_NOVAL : lp_cat(b, list, k, dim);
+    return lp_failed(b) || lp_shape_eq(&all, &whole)
+               ? joined
+               : lp_reshape(b, joined, all.shape, all.ndim);
 }
 
 static LpVal join_products(const LpPendingGrads *p, const LpGraph *g,
