@@ -122,8 +122,8 @@ static Piece read_piece(const LpGraphNode *n)
 }
 
 /* Reads the pieces, sorts them; how many there are, or -1 unless they are of
- * one dimension of one shape and none overlaps another. Empty ones add nothing: they are
- * left out, since they may lie anywhere, within others too. */
+ * one dimension of one shape and none overlaps another. Empty ones add nothing:
+ * they are left out, since they may lie anywhere, within others too. */
 static int lay_out(const LpPendingGrads *p, const LpGraph *g, Piece *piece)
 {
     int k = 0;
