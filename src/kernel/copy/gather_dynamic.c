@@ -481,15 +481,16 @@ static bool is_plain_int64(const LpDesc *d)
 LP_KERNEL_MEASURE(lp_bincount_measure)
 {
     const LpDesc *d = &r->in[0];
-    int64_t n = lp_desc_numel(d), low = 0, most = 0;
+    int64_t n = lp_desc_numel(d), signs = 0, most = 0;
     int64_t *copy = is_plain_int64(d) ? NULL : contiguous(d, in[0], LP_I64, e);
     const int64_t *v = copy ? copy : in[0];
     LpStatus st = copy || is_plain_int64(d) ? LP_OK : LP_E_MEMORY;
     for (int64_t i = 0; i < n && st == LP_OK; i++) {
-        low = v[i] < low ? v[i] : low;
-        most = v[i] > most ? v[i] : most;
+        signs |= v[i];
+        if (v[i] > most)
+            most = v[i];
     }
-    for (int64_t i = 0; i < n && (low < 0 || most >= INT32_MAX); i++)
+    for (int64_t i = 0; i < n && (signs < 0 || most >= INT32_MAX); i++)
         if (v[i] < 0 || v[i] >= INT32_MAX) {
             st = lp_fail(e, LP_E_RUNTIME,
                          "bincount only supports 1-d non-negative integral "
@@ -513,18 +514,16 @@ typedef struct Bins {
 static LpStatus count_each(const int64_t *v, int64_t n, int64_t bins,
                            int64_t *count, LpErr *e)
 {
-    int64_t *other = count + bins, i = 0;
+    int64_t *other = count + bins;
     memset(count, 0, (size_t)(2 * bins) * sizeof *count);
-    for (int64_t j = 0; j < n; j++)
-        LP_FAIL_IF(v[j] < 0 || v[j] >= bins, e, LP_E_RUNTIME,
+    for (int64_t i = 0; i < n; i += 2) {
+        uint64_t a = (uint64_t)v[i], b = i + 1 < n ? (uint64_t)v[i + 1] : a;
+        LP_FAIL_IF((a > b ? a : b) >= (uint64_t)bins, e, LP_E_RUNTIME,
                    "bincount: the data changed while it was measured");
-    for (; i + 1 < n; i += 2) {
-        count[v[i]]++;
-        other[v[i + 1]]++;
+        count[a]++;
+        other[b] += i + 1 < n;
     }
-    if (i < n)
-        count[v[i]]++;
-    for (i = 0; i < bins; i++)
+    for (int64_t i = 0; i < bins; i++)
         count[i] += other[i];
     return LP_OK;
 }
