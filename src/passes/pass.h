@@ -82,6 +82,10 @@ bool lp_rewrite_values(LpRewrite *rw, const LpVal *v, uint32_t n, LpVal *to);
  * for rules that put one node in the place of several. */
 void lp_rewrite_becomes(LpRewrite *rw, LpVal v, LpVal to);
 
+/* The node that makes v, a value of the new graph, rounds at random at `site`,
+ * if that is not 0. */
+void lp_rewrite_rounds(LpRewrite *rw, LpVal v, uint64_t site);
+
 /* The node of the new graph that makes `v`, if a rule for the node being
  * visited may look through it: a node in a region sees the nodes of its
  * region only, else a fused operator would get operands it does not have; one

@@ -81,6 +81,12 @@ void lp_rewrite_becomes(LpRewrite *rw, LpVal v, LpVal to)
     move_names(rw, v);
 }
 
+void lp_rewrite_rounds(LpRewrite *rw, LpVal v, uint64_t site)
+{
+    if (rw->err->code == LP_OK && site)
+        rw->to->node[rw->to->value[v].node].site = site;
+}
+
 static LpStatus take_results(LpRewrite *rw, const LpGraphNode *n,
                              const LpVal *out)
 {

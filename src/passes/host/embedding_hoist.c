@@ -10,9 +10,8 @@
  * (ids and rows may be transposed between: batch_first). Three of the six
  * products of a layer then have the table's rows instead of the batch's; where
  * those are not fewer by a factor of LESS, everything stays. Sums are made in
- * another order than the step's nodes make them; a layer that rounds at random
- * stays, since the step says where that happens. What nobody reads any more
- * goes. Time: linear in operands. */
+ * another order than the step's nodes make them, and halves that are not made
+ * are not rounded. What nobody reads any more goes. Time: linear in operands. */
 #include <string.h>
 
 #include "src/kernel/attrs.h"
@@ -103,8 +102,7 @@ static bool consider(Looks *x, LpNodeId id)
 {
     const LpGraphNode *n = &x->g->node[id];
     Look k = {0};
-    if (lp_rnn_rows(n->op) < 0 || n->site ||
-        !looked_up(x->g, n->in[input_of(n)], &k))
+    if (lp_rnn_rows(n->op) < 0 || !looked_up(x->g, n->in[input_of(n)], &k))
         return false;
     bool wanted = input_of(n) > 0 && (lp_rnn_need(n->op, n->attr) & 1);
     if (wanted && !sums_up(x, n->out, &k))
@@ -132,6 +130,7 @@ static bool visit(LpRewrite *rw, LpNodeId id, const LpVal *in, LpVal *out)
     arg[n->n_in] = ids;
     lp_emit_n(&rw->gb.b, lp_rnn_rows(n->op), arg, (int)n->n_in + 1, n->attr,
               out);
+    lp_rewrite_rounds(rw, out[0], n->site);
     if (k->grad != LP_NOVAL) {
         lp_rewrite_becomes(rw, k->grad, out[0]);
         out[0] = LP_NOVAL;

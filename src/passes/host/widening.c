@@ -106,8 +106,8 @@ static bool visit(LpRewrite *rw, LpNodeId id, const LpVal *in, LpVal *out)
     if (exact)
         x->wide[back][n->out] = out[0];
     out[0] = lp_cast(b, out[0], half);
-    if (!lp_failed(b) && !exact)
-        rw->to->node[rw->to->value[out[0]].node].site = n->site;
+    if (!exact)
+        lp_rewrite_rounds(rw, out[0], n->site);
     return true;
 }
 
