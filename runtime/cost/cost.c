@@ -9,7 +9,9 @@
 
 static const int codelet_bytes[] = {
 #define CODELET(name, bytes, title) bytes,
+#define PRODUCT(name, bytes, title) bytes, bytes,
 #include "runtime/cost/codelets.def"
+#undef PRODUCT
 #undef CODELET
 };
 
@@ -218,9 +220,15 @@ static const char *ew_family(LpEwOp op, bool scalar)
 
 LpVertexName lp_vertex_name(int id)
 {
-    static const char *const plain[] = {
-#define CODELET(name, bytes, title) title,
+    /* a product's type is followed by that of its partial sums */
+    static const struct {
+        const char *title;
+        bool sums, wide;
+    } plain[] = {
+#define CODELET(name, bytes, title) {title, false, false},
+#define PRODUCT(name, bytes, title) {title, true, false}, {title, true, true},
 #include "runtime/cost/codelets.def"
+#undef PRODUCT
 #undef CODELET
     };
     static const char *const ew[] = {
@@ -232,8 +240,11 @@ LpVertexName lp_vertex_name(int id)
     LpVertexName name = {"other vertices"};
     int at = id - N_PLAIN;
     if (at < 0) {
-        snprintf(name.text, sizeof name.text, "%s<%s>",
-                 plain[id / LP_COST_N_TYPES], type[id % LP_COST_N_TYPES]);
+        int of = id / LP_COST_N_TYPES, t = id % LP_COST_N_TYPES;
+        int sums = plain[of].wide ? LP_COST_FLOAT : t;
+        snprintf(name.text, sizeof name.text, "%s<%s%s%s>", plain[of].title,
+                 type[t], plain[of].sums ? "," : "",
+                 plain[of].sums ? type[sums] : "");
     } else if (id < N_IDS) {
         LpEwOp op = (LpEwOp)(at / LP_COST_N_TYPES / EW_FORMS);
         bool scalar = at / LP_COST_N_TYPES % EW_FORMS;

@@ -383,6 +383,8 @@ LpCost lp_plan_cost(const LpCostCtx *x, LpCostType t, const LpPlan *p)
     bool kernel = p->method == LP_CONV_AMP && p->has_kernel;
     CodeletId main = kernel ? LP_CODELET_amp_conv : codelet[p->method];
     CodeletId last = LP_CODELET_cast;
+    if (t == LP_COST_HALF && x->partials == LP_COST_FLOAT)
+        main++; /* its _wide form */
     cost_codelet(&c, main, t);
     if (p->split.in * p->split.kernel > 1)
         cost_codelet(&c, last = LP_CODELET_partials_reduce, t);

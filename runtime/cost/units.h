@@ -35,7 +35,11 @@ static inline int64_t ctx_tiles(const LpCostCtx *x)
 /* Codelets beside the elementwise ones. */
 typedef enum {
 #define CODELET(name, bytes, title) LP_CODELET_##name,
+#define PRODUCT(name, bytes, title)                                            \
+    CODELET(name, bytes, title)                                                \
+    CODELET(name##_wide, bytes, title)
 #include "runtime/cost/codelets.def"
+#undef PRODUCT
 #undef CODELET
     LP_N_CODELETS
 } CodeletId;
