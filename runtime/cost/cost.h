@@ -84,6 +84,14 @@ static inline int64_t lp_cost_temp_bytes(const LpCost *c)
                              : c->temp_tile_bytes * c->tiles;
 }
 
+/* What of it is gone when the results are written, over all tiles. */
+static inline int64_t lp_cost_early_bytes(const LpCost *c)
+{
+    int64_t early = c->early_tile_bytes * c->tiles;
+    int64_t all = lp_cost_temp_bytes(c);
+    return early < all ? early : all;
+}
+
 /* The same steps run `times` times in a loop: cycles and flops multiply. */
 LpCost lp_cost_repeat(LpCost c, int64_t times);
 

@@ -190,8 +190,8 @@ LpStatus lp_replay_account(LpReplay *x, int ipu, const LpCost *c, int64_t made,
         if (is_there(&u->block[i], u->now))
             live += u->block[i].bytes;
     if (c)
-        temporary = lp_cost_temp_bytes(c) -
-                    lp_min(made, c->early_tile_bytes * c->tiles);
+        temporary =
+            lp_cost_temp_bytes(c) - lp_min(made, lp_cost_early_bytes(c));
     u->live = lp_max(u->live, live);
     u->peak = lp_max(u->peak, live + temporary);
     LP_FAIL_IF(live > planned->live, e, LP_E_INTERNAL,

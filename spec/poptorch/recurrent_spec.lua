@@ -96,3 +96,16 @@ describe("recurrent layers in training", function()
     end
   end)
 end)
+
+describe("memory of a recurrent layer", function()
+  it("has scratch of no less than nothing, and no more at any step than at the peak", function()
+    local model = poptorch.inferenceModel(nn.LSTM(64, 64, { batch_first = true }),
+      poptorch.Options():deviceIterations(2))
+    model:compile(torch.zeros(16, 50, 64))
+    local live, memory = model:report():liveness().ipus[0], model:report().memory[0]
+    for i, bytes in ipairs(live.bytes) do
+      assert.is_true(live.temporary[i] >= 0)
+      assert.is_true(bytes + live.temporary[i] <= memory.not_always_live)
+    end
+  end)
+end)

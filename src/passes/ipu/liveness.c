@@ -443,7 +443,7 @@ static void consider(Live *l, const LpCost *c, const LpMade *made,
     int64_t early = made ? c->early_tile_bytes : 0;
     int64_t total = l->tiles.total + (c ? lp_cost_temp_bytes(c) : 0);
     if (made)
-        total -= lp_min(made->total, early * c->tiles);
+        total -= lp_min(made->total, lp_cost_early_bytes(c));
     step.live = l->tiles.total;
     step.temporary = total - step.live;
     l->m->step[l->m->n_step++] = step;
