@@ -11,7 +11,7 @@
  * products of a layer then have the table's rows instead of the batch's; where
  * those are not fewer by a factor of LESS, everything stays. Sums are made in
  * another order than the step's nodes make them, and halves that are not made
- * are not rounded. What nobody reads any more goes. Time: linear in operands. */
+ * are not rounded. What nobody reads any more goes. Linear in operands. */
 #include <string.h>
 
 #include "src/kernel/attrs.h"
