@@ -24,6 +24,10 @@ describe("src/base", function()
     check("vectors")
   end)
 
+  it("rounds at random by the draw of each element, whatever is rounded with it", function()
+    check("rounding")
+  end)
+
   it("draws uniform numbers in [0, 1) with the right moments", function()
     check("uniform")
   end)

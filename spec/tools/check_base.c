@@ -1,10 +1,10 @@
 /* Checks of src/base that Lua cannot reach, against independent sources:
  * conversions against gcc's own _Float16 arithmetic and against rounding by
  * nearest neighbour in double, Philox against Random123's known answers, and
- * in vectors against a block at a time; quotas of made-up groups of processes,
- * and sections that count their parts.
- * Usage: check_base half|bfloat16|philox|vectors|uniform|normal|log|map|quota|
- * team.
+ * in vectors against a block at a time, rounding at random against doubles;
+ * quotas of made-up groups of processes, and sections that count their parts.
+ * Usage: check_base half|bfloat16|philox|vectors|rounding|uniform|normal|log|
+ * map|quota|team.
  * Prints what is wrong and exits with 1. */
 #include <inttypes.h>
 #include <limits.h>
@@ -24,6 +24,7 @@
 #include "src/base/quota.h"
 #include "src/base/random.h"
 #include "src/kernel/nn/nnloops.h"
+#include "src/kernel/rounding.h"
 
 static int wrong;
 
@@ -204,8 +205,7 @@ static void check_philox(void)
 /* This CPU's vectors, up to counters that begin again at 0, and no word past
  * the last. */
 enum { BLOCKS = 70 };
-static void check_philox_vectors(const char *what, int rounds, uint64_t key,
-                                 uint32_t first, int blocks)
+static void check_philox_vectors(uint64_t key, uint32_t first, int blocks)
 {
     const uint32_t ctr[4] = {first, (uint32_t)lp_mix64(key ^ 1),
                              (uint32_t)lp_mix64(key ^ 2),
@@ -213,13 +213,12 @@ static void check_philox_vectors(const char *what, int rounds, uint64_t key,
     LpRandom r = {key, ctr[1], ctr[2], ctr[3]};
     uint32_t out[4 * BLOCKS + 4], w[4];
     memset(out, 0x5a, sizeof out);
-    (rounds == LP_RANDOM_ROUNDS ? lp_nn()->philox
-                                : lp_nn()->philox_few)(key, ctr, blocks, out);
+    lp_nn()->philox(key, ctr, blocks, out);
     for (int b = 0; b < blocks; b++) {
-        lp_random_block_of(rounds, &r, first + (uint32_t)b, w);
+        lp_random_block(&r, first + (uint32_t)b, w);
         for (int j = 0; j < 4; j++)
             if (out[4 * b + j] != w[j])
-                complain(what, blocks, out[4 * b + j], w[j]);
+                complain("philox", blocks, out[4 * b + j], w[j]);
     }
     for (int j = 0; j < 4; j++)
         if (out[4 * blocks + j] != 0x5a5a5a5a)
@@ -234,10 +233,89 @@ static void check_vectors(void)
     uint64_t keys[] = {0, UINT64_MAX, lp_mix64(1), lp_mix64(2)};
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
         for (size_t f = 0; f < sizeof firsts / sizeof *firsts; f++)
-            for (int n = 1; n <= BLOCKS; n++) {
-                check_philox_vectors("philox", 10, keys[k], firsts[f], n);
-                check_philox_vectors("philox_few", 7, keys[k], firsts[f], n);
-            }
+            for (int n = 1; n <= BLOCKS; n++)
+                check_philox_vectors(keys[k], firsts[f], n);
+}
+
+/* ---- rounding at random --------------------------------------------------- */
+/* The 32 bits that element e draws (rounding.h). */
+static uint32_t drawn(const LpRandom *r, uint64_t e)
+{
+    uint32_t w[4], i = (uint32_t)(e % 32);
+    uint64_t block = e / 32 * 4 + i % 8 / 2;
+    lp_random_block_of(LP_RANDOM_FEW_ROUNDS, r, (uint32_t)block, w);
+    uint32_t word = w[i / 16 * 2 + i % 2];
+    return i % 16 < 8 ? word : word << 16 | word >> 16;
+}
+
+/* What x becomes of a type of `digits` whose least normal exponent is least,
+ * up where more than `most` of the distance is cut off; nearest beyond the
+ * largest. */
+static double at_random(double x, double most, int digits, int least,
+                        double largest)
+{
+    int e;
+    double m = fabs(x);
+    if (m == 0 || !isfinite(x))
+        return x;
+    frexp(m < largest ? m : largest, &e);
+    double unit = ldexp(1, (e - 1 < least ? least : e - 1) - digits);
+    double low = floor(m / unit) * unit;
+    if (m >= largest)
+        return copysign(m < largest + unit / 2 ? largest : INFINITY, x);
+    return copysign((m - low) / unit > most ? low + unit : low, x);
+}
+
+static float to_round(uint64_t i)
+{
+    static const float some[] = {0.0f,     -0.0f,   65504.0f,  -65519.0f,
+                                 65520.0f, 1e30f,   -INFINITY, NAN,
+                                 3.38e38f, -3.4e38f};
+    uint64_t u = lp_mix64(i);
+    if (u % 11 == 0)
+        return some[u / 11 % (sizeof some / sizeof *some)];
+    float x = ldexpf((float)(u >> 40) * 0x1p-24f + 1, (int)(u % 39) - 24);
+    return u & 1 ? -x : x;
+}
+
+static void check_rounded(uint64_t at, int n)
+{
+    enum { MOST = 200 };
+    float x[MOST], wide[MOST + 1];
+    uint16_t half[MOST + 1];
+    LpRandom r = {lp_mix64(at), 3, 1, 2};
+    for (int i = 0; i < n; i++)
+        x[i] = to_round(at * 1000 + (uint64_t)i);
+    for (int t = 0; t < 2; t++) {
+        LpDtype to = t ? LP_BF16 : LP_F16;
+        half[n] = 0x5a5a;
+        wide[n] = 0x5a;
+        memcpy(wide, x, (size_t)n * sizeof *x);
+        lp_store_at_random(&r, to, at, n, x, half);
+        lp_round_at_random(&r, to, at, n, wide);
+        for (int i = 0; i < n; i++) {
+            uint32_t draw = drawn(&r, at + (uint64_t)i);
+            double most = t ? ldexp(~draw >> 16, -16) : ldexp(draw >> 9, -23);
+            double y = t ? at_random((double)x[i], most, 7, -126, 0x1.fep127)
+                         : at_random((double)x[i], most, 10, -14, 65504);
+            float f = t ? lp_bf16_to_float(half[i]) : lp_half_to_float(half[i]);
+            bool same = isnan(y) ? isnan(f) && isnan(wide[i])
+                                 : (double)f == y && (double)wide[i] == y &&
+                                       signbit(f) == signbit(x[i]);
+            if (!same)
+                complain("rounding at random", (double)x[i], half[i],
+                         lp_float_bits(wide[i]));
+        }
+        if (half[n] != 0x5a5a || wide[n] != 0x5a)
+            complain("numbers past the last", n, half[n], 0x5a5a);
+    }
+}
+
+static void check_rounding(void)
+{
+    for (uint64_t at = 0; at < 70; at++)
+        for (int n = 0; n < 200; n += 1 + (n > 40) * 7)
+            check_rounded(at, n);
 }
 
 /* A mean of n draws lies within five standard errors of its expectation. */
@@ -447,11 +525,12 @@ static void check_team(void)
 int main(int argc, char **argv)
 {
     static const LpCheck checks[] = {
-        {"half", check_half},       {"bfloat16", check_bfloat16},
-        {"philox", check_philox},   {"vectors", check_vectors},
-        {"uniform", check_uniform}, {"normal", check_normal},
-        {"log", check_log},         {"map", check_map},
-        {"quota", check_quota},     {"team", check_team},
+        {"half", check_half},         {"bfloat16", check_bfloat16},
+        {"philox", check_philox},     {"vectors", check_vectors},
+        {"rounding", check_rounding}, {"uniform", check_uniform},
+        {"normal", check_normal},     {"log", check_log},
+        {"map", check_map},           {"quota", check_quota},
+        {"team", check_team},
     };
     return lp_checks_run(argc, argv, checks, sizeof checks / sizeof *checks,
                          &wrong);

@@ -8,7 +8,6 @@
 #include "src/kernel/copy/copy.h"
 #include "src/kernel/loops/fused.h"
 #include "src/kernel/nn/nn.h"
-#include "src/kernel/nn/nnloops.h"
 #include "src/kernel/product/gemm.h"
 #include "src/kernel/rounding_parts.h"
 #include "src/kernel/roundloops.h"
@@ -16,7 +15,7 @@
 #include "src/kernel/trap.h"
 
 enum {
-    BLOCK = 1024,       /* numbers whose draws a cache holds; whole pairs */
+    BLOCK = 1024,       /* numbers that a thread takes at once */
     PARALLEL = 1 << 14, /* elements that pay for waking a thread */
 };
 
@@ -36,70 +35,16 @@ static const LpRoundLoops *loops(void)
     return LP_SIMD_PICK(lp_round_loops);
 }
 
-/* Those of n <= BLOCK numbers; draws are read past them. */
-typedef uint32_t Words[BLOCK / 2 + 64];
-static const uint16_t *draws_of(const LpRandom *r, uint64_t at, int64_t n,
-                                Words words)
-{
-    const uint32_t ctr[4] = {(uint32_t)(at / 8), r->iteration, r->replica,
-                             r->micro_batch};
-    int64_t skip = (int64_t)(at % 8);
-    /* what vectors make anyway, so that none is stored in part */
-    lp_nn()->philox_few(r->key, ctr, (skip + n + 63) / 64 * 8, words);
-    return (const uint16_t *)(const void *)words + skip;
-}
-
-/* n <= BLOCK numbers of a stretch. */
-static void store_block(const LpRandom *r, LpDtype to, uint64_t at, int64_t n,
-                        const float *x, uint16_t *out)
-{
-    Words words;
-    const uint16_t *draw = draws_of(r, at, n, words);
-    LpRoundLoop loop = to == LP_F16 ? loops()->f16 : loops()->bf16;
-    if (at % 2) { /* the second of a pair, behind any number */
-        const float pair[2] = {0, x[0]};
-        uint16_t y[2];
-        loop(2, pair, draw - 1, y);
-        *out++ = y[1];
-        x++;
-        draw++;
-        n--;
-    }
-    loop(n, x, draw, out);
-}
-
-static void round_block(const LpRandom *r, LpDtype to, uint64_t at, int64_t n,
-                        float *x)
-{
-    Words words;
-    const uint16_t *draw = draws_of(r, at, n, words);
-    LpRoundWide loop = to == LP_F16 ? loops()->f16_wide : loops()->bf16_wide;
-    if (at % 2) {
-        float pair[2] = {0, x[0]};
-        loop(2, pair, draw - 1);
-        *x++ = pair[1];
-        draw++;
-        n--;
-    }
-    loop(n, x, draw);
-}
-
 void lp_store_at_random(const LpRandom *r, LpDtype to, uint64_t at, int64_t n,
                         const float *x, uint16_t *out)
 {
-    for (int64_t i = 0, m; i < n; i += m) {
-        m = lp_min(n - i, BLOCK);
-        store_block(r, to, at + (uint64_t)i, m, x + i, out + i);
-    }
+    (to == LP_F16 ? loops()->f16 : loops()->bf16)(r, at, n, x, out);
 }
 
 void lp_round_at_random(const LpRandom *r, LpDtype to, uint64_t at, int64_t n,
                         float *x)
 {
-    for (int64_t i = 0, m; i < n; i += m) {
-        m = lp_min(n - i, BLOCK);
-        round_block(r, to, at + (uint64_t)i, m, x + i);
-    }
+    (to == LP_F16 ? loops()->f16_wide : loops()->bf16_wide)(r, at, n, x, x);
 }
 
 void lp_round_planes_at_random(const LpRandom *r, LpDtype to, uint64_t at,

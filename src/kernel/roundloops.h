@@ -3,14 +3,15 @@
 #ifndef LP_KERNEL_ROUNDLOOPS_H
 #define LP_KERNEL_ROUNDLOOPS_H
 
+#include "src/base/random.h"
 #include "src/kernel/loops/loops.h"
 
-/* to[i] = the half that x[i] becomes by draw i, which are 16 bits; the first
- * two, the next two and so on are pairs. 16 draws past the last are read. */
-typedef void (*LpRoundLoop)(int64_t n, const float *x, const uint16_t *draw,
-                            uint16_t *to);
-/* The same in place, in float32. */
-typedef void (*LpRoundWide)(int64_t n, float *x, const uint16_t *draw);
+/* to[i] = the half that x[i], element at + i of a result, becomes. */
+typedef void (*LpRoundLoop)(const LpRandom *r, uint64_t at, int64_t n,
+                            const float *x, uint16_t *to);
+/* The same in float32; to may be x. */
+typedef void (*LpRoundWide)(const LpRandom *r, uint64_t at, int64_t n,
+                            const float *x, float *to);
 
 typedef struct LpRoundLoops {
     LpRoundLoop f16, bf16;

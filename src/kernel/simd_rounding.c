@@ -1,50 +1,136 @@
 /* The loops of roundloops.h for one instruction set: compiled once for each,
- * with LP_SIMD its name. All on integers, 4 to 16 numbers at once. */
+ * with LP_SIMD its name. Numbers are rounded LANES at once; what they draw is
+ * made beside them, STEP at once, and stays in registers where a stretch has
+ * whole steps. */
 #include <string.h>
-#ifdef __AVX2__
-#include <immintrin.h>
-
-#include "src/kernel/loops/simd_turn.h"
-#endif
 
 #include "src/base/half.h"
+#include "src/base/random.h"
 #include "src/kernel/roundloops.h"
+#ifdef __AVX2__
+#include "src/kernel/loops/simd_turn.h"
+#include "src/kernel/random/philox_lanes.h"
+#endif
 
-#define PAIR(i) i + 1, i, i, i + 1
-#define SPREAD_8 PAIR(0), PAIR(2), PAIR(4), PAIR(6)
 #if defined(__AVX512F__)
 #define LANES 16
-#define SPREAD SPREAD_8, PAIR(8), PAIR(10), PAIR(12), PAIR(14)
 #elif defined(__AVX2__)
 #define LANES 8
-#define SPREAD SPREAD_8
 #else
 #define LANES 4
-#define SPREAD PAIR(0), PAIR(2)
 #endif
+
+/* elements that take turns with the words of four blocks; that are drawn for at
+ * once */
+enum { GROUP = 32, STEP = LANES > 8 ? 128 : 64, VECTORS = STEP / LANES };
 
 typedef uint32_t U __attribute__((vector_size(4 * LANES)));
 typedef int32_t I __attribute__((vector_size(4 * LANES)));
 typedef float F __attribute__((vector_size(4 * LANES)));
 typedef uint16_t H __attribute__((vector_size(2 * LANES)));
-typedef uint16_t P __attribute__((vector_size(4 * LANES)));
 
 #define INLINE static inline __attribute__((always_inline))
 #define CHOOSE(c, a, b) (((U)(c) & (a)) | (~(U)(c) & (b)))
 
-/* Draws of 32 bits: of each its own 16 above those of the one beside it. */
-INLINE U draws(const uint16_t *draw)
+/* ---- draws --------------------------------------------------------------- */
+#ifdef __AVX2__
+/* With both halves of each word in the other's place. */
+INLINE U swapped(U x)
 {
-#if defined(__AVX2__) && !defined(__AVX512F__) /* no words across its halves */
-    const __m256i byte = _mm256_setr_epi8(
-        2, 3, 0, 1, 0, 1, 2, 3, 6, 7, 4, 5, 4, 5, 6, 7, /* draws 0 to 3 */
-        10, 11, 8, 9, 8, 9, 10, 11, 14, 15, 12, 13, 12, 13, 14, 15);
-    __m128i d = _mm_loadu_si128((const void *)draw);
-    return (U)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(d), byte);
+#ifdef __AVX512F__
+    return (U)_mm512_rol_epi32((__m512i)x, 16);
 #else
-    P p = {0};
-    memcpy(&p, draw, 2 * LANES);
-    return (U)__builtin_shuffle(p, (P){SPREAD});
+    const __m256i to = _mm256_setr_epi8(
+        2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13, /* lane 0 */
+        2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+    return (U)_mm256_shuffle_epi8((__m256i)x, to);
+#endif
+}
+
+INLINE U words(Lanes low, Lanes high)
+{
+#ifdef __AVX512F__
+    return (U)_mm512_mask_blend_epi32(0xaaaa, (__m512i)low,
+                                      (__m512i)(high << 32));
+#else
+    return (U)_mm256_blend_epi32((__m256i)low, (__m256i)(high << 32), 0xaa);
+#endif
+}
+
+/* What the blocks of a run give its elements, in their order. */
+INLINE void in_order(const Lanes x[4], U d[4])
+{
+    U a = words(x[0], x[1]), b = words(x[2], x[3]);
+#ifdef __AVX512F__
+    const U all[4] = {a, swapped(a), b, swapped(b)};
+#define HALVES(i, j, which)                                                    \
+    ((U)_mm512_shuffle_i64x2((__m512i)all[i], (__m512i)all[j], which))
+    d[0] = HALVES(0, 1, 0x44);
+    d[1] = HALVES(2, 3, 0x44);
+    d[2] = HALVES(0, 1, 0xee);
+    d[3] = HALVES(2, 3, 0xee);
+#undef HALVES
+#else
+    d[0] = a;
+    d[1] = swapped(a);
+    d[2] = b;
+    d[3] = swapped(b);
+#endif
+}
+
+typedef PhiloxSame Same;
+
+INLINE Same same_of(const LpRandom *r)
+{
+    const uint32_t ctr[4] = {0, r->iteration, r->replica, r->micro_batch};
+    return philox_same(r->key, ctr);
+}
+
+/* Of the elements of `runs` half steps from block on. */
+INLINE void draw(const LpRandom *r, Same same, int runs, uint32_t block,
+                 U d[VECTORS])
+{
+    Lanes x[2][4];
+    philox_run(LP_RANDOM_FEW_ROUNDS, runs, r->key, same, block, x);
+    in_order(x[0], d);
+    if (runs > 1)
+        in_order(x[1], d + 4);
+}
+#else
+typedef int Same;
+
+INLINE Same same_of(const LpRandom *r)
+{
+    (void)r;
+    return 0;
+}
+
+INLINE void draw(const LpRandom *r, Same same, int runs, uint32_t block,
+                 U d[VECTORS])
+{
+    uint32_t to[STEP], w[4];
+    (void)same;
+    for (int b = 0; b < runs * STEP / 16; b++) {
+        lp_random_block_of(LP_RANDOM_FEW_ROUNDS, r, block + (uint32_t)b, w);
+        uint32_t *at = to + b / 4 * GROUP + b % 4 * 2;
+        for (int i = 0; i < 4; i++) {
+            at[i / 2 * 16 + i % 2] = w[i];
+            at[i / 2 * 16 + i % 2 + 8] = w[i] << 16 | w[i] >> 16;
+        }
+    }
+    memcpy(d, to, (size_t)(runs * STEP / 2) * sizeof *to);
+}
+#endif
+
+/* ---- numbers ------------------------------------------------------------- */
+INLINE bool any(U x)
+{
+#if defined(__AVX512F__)
+    return _mm512_test_epi32_mask((__m512i)x, (__m512i)x) != 0;
+#elif defined(__AVX2__)
+    return !_mm256_testz_si256((__m256i)x, (__m256i)x);
+#else
+    return ((x[0] | x[1]) | (x[2] | x[3])) != 0;
 #endif
 }
 
@@ -59,6 +145,91 @@ INLINE H narrow(U x)
 #endif
 }
 
+/* The power of 2 that u's magnitude has, at least that of normal halves. (In
+ * floats, whose constants the compiler keeps in memory.) */
+INLINE U power(U u)
+{
+    F e = (F)(u & 0x7f800000), least = (F){0} + 0x1p-14f;
+#if defined(__AVX512F__)
+    return (U)_mm512_max_ps((__m512)least, (__m512)e);
+#elif defined(__AVX2__)
+    return (U)_mm256_max_ps((__m256)least, (__m256)e);
+#else
+    return CHOOSE(e > least, (U)e, (U)least);
+#endif
+}
+
+/* Whether a magnitude is rounded up of whose `power` `cut` is to be cut off: a
+ * share of the distance of two halves that is more than the draw's first 23
+ * bits. Exact but for what is below the least half. */
+INLINE U goes_up(F cut, U power, U draw)
+{
+    return (U)(cut * 0x1p10f + (F)power > (F)(power | draw >> 9));
+}
+
+#define LARGE 0x477fe000 /* of float16 the largest */
+
+#ifdef __F16C__
+#ifdef __AVX512F__
+#define TO_F16(x)                                                              \
+    ((H)_mm512_cvtps_ph((__m512)(x), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC))
+#define OF_F16(h) ((U)_mm512_cvtph_ps((__m256i)(h)))
+#else
+#define TO_F16(x) ((H)_mm256_cvtps_ph((__m256)(x), _MM_FROUND_TO_ZERO))
+#define OF_F16(h) ((U)_mm256_cvtph_ps((__m128i)(h)))
+#endif
+
+/* -1 where up is, else 0 */
+INLINE H ups(U up)
+{
+#if defined(__AVX512F__)
+    return __builtin_convertvector(up, H);
+#else
+    return (H)_mm_packs_epi32(_mm256_castsi256_si128((__m256i)up),
+                              _mm256_extracti128_si256((__m256i)up, 1));
+#endif
+}
+
+/* Of numbers below the largest. */
+INLINE H plain_f16(U u, U draw)
+{
+    H h = TO_F16(u);
+    U cut = (U)((F)u - (F)OF_F16(h)) & 0x7fffffff;
+    return h - ups(goes_up((F)cut, power(u), draw));
+}
+
+#else
+/* A magnitude below 2^16 that has a half's bits alone, as one. */
+INLINE U half_of(U m)
+{
+    U few = (U) __builtin_convertvector((F)m * 0x1p24f, I);
+    return CHOOSE(m < 0x38800000, few, (m >> 13) - (112 << 10));
+}
+
+INLINE U half_below(U m)
+{
+    F few =
+        __builtin_convertvector(__builtin_convertvector((F)m * 0x1p24f, I), F);
+    return CHOOSE(m < 0x38800000, (U)(few * 0x1p-24f), m & ~0x1fffu);
+}
+
+INLINE H plain_f16(U u, U draw)
+{
+    U m = u & 0x7fffffff, low = half_below(m);
+    U up = goes_up((F)m - (F)low, power(m), draw);
+    return narrow((half_of(low) - up) | (u >> 16 & 0x8000));
+}
+
+INLINE U OF_F16(H h)
+{
+    U x = __builtin_convertvector(h, U), m = x & 0x7fff;
+    U few = (U)(__builtin_convertvector((I)m, F) * 0x1p-24f);
+    U wide = CHOOSE(m < 0x400, few, (m << 13) + (112 << 23));
+    wide = CHOOSE(m >= 0x7c00, wide + (112 << 23), wide);
+    return wide | (x & 0x8000) << 16;
+}
+#endif
+
 /* Nearest beyond the largest number of float16: it, infinity, a NaN. */
 INLINE U large(U m)
 {
@@ -67,119 +238,36 @@ INLINE U large(U m)
     return CHOOSE(m < 0x477ff000, (U){0} + 0x7bff, r);
 }
 
-/* What large() gives, as float32. */
-INLINE U widen_large(U r)
-{
-    return CHOOSE(r == 0x7bff, (U){0} + 0x477fe000,
-                  (r & 0x3ff) << 13 | 0x7f800000);
-}
-
-INLINE bool any(U x)
-{
-#if defined(__AVX512F__)
-    return _mm512_test_epi32_mask((__m512i)x, (__m512i)x) != 0;
-#elif defined(__AVX2__)
-    return !_mm256_testz_si256((__m256i)x, (__m256i)x);
-#else
-    return ((x[0] | x[1]) | (x[2] | x[3])) != 0;
-#endif
-}
-
-#if defined(__AVX2__) && !defined(__AVX512F__)
-#define SHIFT(way, x, by)                                                      \
-    ((U)_mm256_##way##v_epi32((__m256i)(x), (__m256i)(by)))
-
-/* A magnitude in multiples of 2^(e - 137), the distance of two halves there, e
- * its exponent or the least of normal ones; less 1 unless the draw and what is
- * cut off, its first 32 bits, carry. Numbers small and normal alike, as they
- * come mixed and a branch would often be taken wrong. With few constants: all
- * stay in registers. */
-INLINE U multiples(U m, U draw, U *e)
-{
-    U own = m >> 23, man = m << 8 | 0x80000000;
-    *e = (U)_mm256_max_epu32((__m256i)own, _mm256_set1_epi32(113));
-    U far = *e - own; /* shifts of 32 and more leave 0 */
-    U cut = SHIFT(sll, man, 11 - far) | SHIFT(srl, man, far - 11);
-    U sum = cut + draw;
-    U most = (U)_mm256_max_epu32((__m256i)sum, (__m256i)draw);
-    return SHIFT(srl, man >> 21, far) + (U)(most == sum);
-}
-
-INLINE U f16_bits(U m, U draw)
-{
-    U e, n = multiples(m, draw, &e);
-    return n + (e << 10) - ((113 << 10) - 1);
-}
-
-#else
-/* Of numbers from 0 to below 2^32. */
-INLINE U bits(F x)
-{
-#if defined(__AVX512F__)
-    return (U)_mm512_cvttps_epu32((__m512)x);
-#else
-    U high = (U)(x >= 0x1p31f);
-    F low = x - (F)(high & 0x4f000000);
-    return (U) __builtin_convertvector(low, I) ^ high << 31;
-#endif
-}
-
-/* Magnitudes below 2^-14: multiples of 2^-24, the next one if the draw and what
- * is cut off, its first 32 bits, carry. In floats, which have all of it. */
-INLINE U small(U m, U draw)
-{
-    F x = (F)m * 0x1p24f;
-    I whole = __builtin_convertvector(x, I);
-    F cut = (x - __builtin_convertvector(whole, F)) * 0x1p32f;
-    return (U)whole + ((U)(draw > ~bits(cut)) & 1);
-}
-
-INLINE U f16_bits(U m, U draw)
-{
-    U r = ((m + (draw >> 19)) >> 13) - (112 << 10);
-    U is_small = (U)(m < 0x38800000);
-    if (any(is_small & m))
-        return CHOOSE(is_small, small(m, draw), r);
-    return CHOOSE(is_small, (U){0}, r);
-}
-#endif
-
 INLINE H to_f16(U u, U draw)
 {
-    U m = u & 0x7fffffff;
-    U r = f16_bits(m, draw), is_large = (U)((I)m >= 0x477fe000);
-    if (any(is_large))
-        r = CHOOSE(is_large, large(m), r);
-    return narrow(r | (u & 0x80000000) >> 16);
+    U m = u & 0x7fffffff, is_large = (U)((I)m >= LARGE);
+    if (any(is_large)) {
+        H r = plain_f16(CHOOSE(is_large, (U){0}, u), draw);
+        U all = __builtin_convertvector(r, U);
+        return narrow(CHOOSE(is_large, large(m) | (u >> 16 & 0x8000), all));
+    }
+    return plain_f16(u, draw);
 }
 
-#if defined(__AVX2__) && !defined(__AVX512F__)
-INLINE U wide_f16(U u, U draw)
+INLINE U plain_f16_wide(U u, U draw)
 {
-    U m = u & 0x7fffffff, is_large = (U)((I)m >= 0x477fe000), e;
-    I n = (I)multiples(m, draw, &e) + 1;
-    U r = (U)(__builtin_convertvector(n, F) * (F)((e << 23) - (10 << 23)));
-    if (any(is_large))
-        r = CHOOSE(is_large, widen_large(large(m)), r);
-    return r | (u & 0x80000000);
+    return OF_F16(plain_f16(u, draw));
 }
-#else
-INLINE U wide_f16(U u, U draw)
+
+INLINE U to_f16_wide(U u, U draw)
 {
-    U m = u & 0x7fffffff, h = f16_bits(m, draw), is_large;
-    U few = (U)(__builtin_convertvector((I)h, F) * 0x1p-24f);
-    U r = CHOOSE(h < 0x400, few, (h << 13) + (112 << 23));
-    is_large = (U)((I)m >= 0x477fe000);
-    if (any(is_large))
-        r = CHOOSE(is_large, widen_large(large(m)), r);
-    return r | (u & 0x80000000);
+    return OF_F16(to_f16(u, draw));
 }
-#endif
 
 INLINE U bf16_bits(U u, U draw)
 {
+    return (u + (draw >> 16)) >> 16;
+}
+
+INLINE U any_bf16_bits(U u, U draw)
+{
     U m = u & 0x7fffffff, is_large = (U)((I)m >= 0x7f7f0000);
-    U r = (u + (draw >> 16)) >> 16;
+    U r = bf16_bits(u, draw);
     if (any(is_large)) {
         U top = CHOOSE(m < 0x7f7f8000, (U){0} + 0x7f7f, (U){0} + 0x7f80);
         top = CHOOSE(m > 0x7f800000, m >> 16 | 0x40, top);
@@ -188,60 +276,132 @@ INLINE U bf16_bits(U u, U draw)
     return r;
 }
 
-INLINE H to_bf16(U u, U draw)
+INLINE H plain_bf16(U u, U draw)
 {
     return narrow(bf16_bits(u, draw));
 }
 
-INLINE U wide_bf16(U u, U draw)
+INLINE H to_bf16(U u, U draw)
+{
+    return narrow(any_bf16_bits(u, draw));
+}
+
+INLINE U plain_bf16_wide(U u, U draw)
 {
     return bf16_bits(u, draw) << 16;
 }
 
-#define LOOP(name, one)                                                        \
-    static void name(int64_t n, const float *x, const uint16_t *draw,          \
-                     uint16_t *to)                                             \
-    {                                                                          \
-        U u = {0};                                                             \
-        H y;                                                                   \
-        for (; n >= LANES; n -= LANES) {                                       \
-            memcpy(&u, x, sizeof u);                                           \
-            y = one(u, draws(draw));                                           \
-            memcpy(to, &y, sizeof y);                                          \
-            x += LANES;                                                        \
-            draw += LANES;                                                     \
-            to += LANES;                                                       \
-        }                                                                      \
-        if (n == 0)                                                            \
-            return;                                                            \
-        u = (U){0};                                                            \
-        memcpy(&u, x, (size_t)n * sizeof *x);                                  \
-        y = one(u, draws(draw));                                               \
-        memcpy(to, &y, (size_t)n * sizeof *to);                                \
-    }
-LOOP(round_f16, to_f16)
-LOOP(round_bf16, to_bf16)
+INLINE U to_bf16_wide(U u, U draw)
+{
+    return any_bf16_bits(u, draw) << 16;
+}
 
-#define WIDE(name, one)                                                        \
-    static void name(int64_t n, float *x, const uint16_t *draw)                \
+/* ---- loops --------------------------------------------------------------- */
+/* The first n of a vector, then zeros; and back. */
+#if defined(__AVX2__) && !defined(__AVX512F__)
+INLINE __m256i first(int64_t n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n),
+                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+INLINE U some(const float *x, int64_t n)
+{
+    return (U)_mm256_maskload_ps(x, first(n));
+}
+
+INLINE void put_wide(U y, int64_t n, float *to)
+{
+    _mm256_maskstore_ps(to, first(n), (__m256)y);
+}
+#else
+INLINE U some(const float *x, int64_t n)
+{
+    U u = {0};
+    memcpy(&u, x, (size_t)n * sizeof *x);
+    return u;
+}
+
+INLINE void put_wide(U y, int64_t n, float *to)
+{
+    memcpy(to, &y, (size_t)n * sizeof *to);
+}
+#endif
+
+INLINE void put_half(H y, int64_t n, uint16_t *to)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] = y[i];
+}
+
+/* Numbers from which on `to` sees to what is large. */
+enum { LARGE_F16 = 0x47000000, LARGE_BF16 = 0x7f000000 };
+
+/* V, a vector of type T, is what `plain` and `to` make of LANES numbers. */
+#define LOOP(name, T, V, put, large)                                           \
+    INLINE void name##_some(int64_t n, const float *x, const uint32_t *draw,   \
+                            T *to)                                             \
     {                                                                          \
-        U u = {0};                                                             \
-        for (; n >= LANES; n -= LANES) {                                       \
+        U u, d;                                                                \
+        for (; n >= LANES;                                                     \
+             n -= LANES, x += LANES, draw += LANES, to += LANES) {             \
+            memcpy(&d, draw, sizeof d);                                        \
             memcpy(&u, x, sizeof u);                                           \
-            u = one(u, draws(draw));                                           \
-            memcpy(x, &u, sizeof u);                                           \
-            x += LANES;                                                        \
-            draw += LANES;                                                     \
+            V y = to_##name(u, d);                                             \
+            memcpy(to, &y, sizeof y);                                          \
         }                                                                      \
-        if (n == 0)                                                            \
+        memcpy(&d, draw, sizeof d);                                            \
+        if (n > 0)                                                             \
+            put(to_##name(some(x, n), d), n, to);                              \
+    }                                                                          \
+    /* of a whole step */                                                      \
+    INLINE void name##_all(const float *x, const U d[VECTORS], T *to)          \
+    {                                                                          \
+        I most = {0};                                                          \
+        U u;                                                                   \
+        for (int i = 0; i < VECTORS; i++) {                                    \
+            memcpy(&u, x + i * LANES, sizeof u);                               \
+            most |= (I)(u & 0x7f800000) >= large;                              \
+        }                                                                      \
+        if (any((U)most)) {                                                    \
+            U e[VECTORS + 1] = {{0}};                                          \
+            memcpy(e, d, VECTORS * sizeof *d);                                 \
+            name##_some(STEP, x, (const uint32_t *)(const void *)e, to);       \
             return;                                                            \
-        u = (U){0};                                                            \
-        memcpy(&u, x, (size_t)n * sizeof *x);                                  \
-        u = one(u, draws(draw));                                               \
-        memcpy(x, &u, (size_t)n * sizeof *x);                                  \
+        }                                                                      \
+        _Pragma("GCC unroll 8") for (int i = 0; i < VECTORS; i++)              \
+        {                                                                      \
+            memcpy(&u, x + i * LANES, sizeof u);                               \
+            V y = plain_##name(u, d[i]);                                       \
+            memcpy(to + i * LANES, &y, sizeof y);                              \
+        }                                                                      \
+    }                                                                          \
+    static void round_##name(const LpRandom *r, uint64_t at, int64_t n,        \
+                             const float *x, T *to)                            \
+    {                                                                          \
+        Same same = same_of(r);                                                \
+        int64_t skip = (int64_t)(at % GROUP), m;                               \
+        uint32_t block = (uint32_t)((at - (uint64_t)skip) / 8);                \
+        for (; n > 0; n -= m, x += m, to += m, skip = 0, block += STEP / 8) {  \
+            m = skip + n < STEP ? n : STEP - skip;                             \
+            if (m == STEP) {                                                   \
+                U d[VECTORS];                                                  \
+                draw(r, same, 2, block, d);                                    \
+                name##_all(x, d, to);                                          \
+                continue;                                                      \
+            }                                                                  \
+            U e[VECTORS + 1] = {{0}};                                          \
+            if (skip + m <= STEP / 2)                                          \
+                draw(r, same, 1, block, e);                                    \
+            else                                                               \
+                draw(r, same, 2, block, e);                                    \
+            name##_some(m, x, (const uint32_t *)(const void *)e + skip, to);   \
+        }                                                                      \
     }
-WIDE(wide_f16_loop, wide_f16)
-WIDE(wide_bf16_loop, wide_bf16)
+LOOP(f16, uint16_t, H, put_half, LARGE_F16)
+LOOP(bf16, uint16_t, H, put_half, LARGE_BF16)
+LOOP(f16_wide, float, U, put_wide, LARGE_F16)
+LOOP(bf16_wide, float, U, put_wide, LARGE_BF16)
 
 static void turn_rows(int64_t rows, int64_t cols, const float *x, float *to)
 {
@@ -271,6 +431,6 @@ static void turn_rows(int64_t rows, int64_t cols, const float *x, float *to)
 
 LpRoundLoopsOf LP_SIMD_NAME(lp_round_loops) = {{.f16 = round_f16,
                                                 .bf16 = round_bf16,
-                                                .f16_wide = wide_f16_loop,
-                                                .bf16_wide = wide_bf16_loop,
+                                                .f16_wide = round_f16_wide,
+                                                .bf16_wide = round_bf16_wide,
                                                 .turn = turn_rows}};

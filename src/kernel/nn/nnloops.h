@@ -70,9 +70,6 @@ typedef struct LpNnLoops {
      * lp_random_block gives them */
     void (*philox)(uint64_t key, const uint32_t ctr[4], int64_t blocks,
                    uint32_t *out);
-    /* of LP_RANDOM_FEW_ROUNDS */
-    void (*philox_few)(uint64_t key, const uint32_t ctr[4], int64_t blocks,
-                       uint32_t *out);
 } LpNnLoops;
 
 typedef const LpNnLoops LpNnLoopsOf[1];
