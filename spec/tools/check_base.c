@@ -237,7 +237,7 @@ static void check_vectors(void)
                 check_philox_vectors(keys[k], firsts[f], n);
 }
 
-/* ---- rounding at random --------------------------------------------------- */
+/* ---- rounding at random -------------------------------------------------- */
 /* The 32 bits that element e draws (rounding.h). */
 static uint32_t drawn(const LpRandom *r, uint64_t e)
 {

@@ -124,6 +124,7 @@ local rounds = { "lp_%w+_to_half", "lp_%w+_to_bf16", "_cvtps_ph", "_cvtss_sh", "
   "_cvtne%w*pbh" }
 local may_round = { ["src/base/half.h"] = true, ["src/tensor/dtype.c"] = true,
   ["src/kernel/loops/simd_convert.c"] = true, ["src/kernel/loops/simd_stored.c"] = true,
+  ["src/kernel/simd_rounding.c"] = true,
   ["src/kernel/product/simd_half_sums.c"] = true }
 
 local function check_rounding(file, n, code)

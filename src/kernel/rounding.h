@@ -5,13 +5,12 @@
  * there is one place that rounds: around any kernel, whose operands and results
  * are then float32 (lp_prepare), and after each node of a chain (fused.h).
  *
- * The words of four blocks of the stream that its site, the number of the result
- * and the run give are for 32 elements of a result: element i has the word i / 16
- * * 2 + i % 2 of block i % 8 / 2. Two share a word, i and i + 8; each draws its
- * own half of it, which is as many bits as a normal number loses, and smaller
- * ones the other half below it. So bits are the same on any number of threads,
- * in any layout of memory, alone or in a chain, and when a result is made again.
- */
+ * Site, number of the result and run give a stream, of which 32 elements of the
+ * result have four blocks: element i the word i / 16 * 2 + i % 2 of block i % 8
+ * / 2. Two share a word, i and i + 8; each draws its own half of it, which is
+ * as many bits as a normal number loses, and smaller ones the other half below
+ * it. So bits are the same on any number of threads, in any layout of memory,
+ * alone or in a chain, and when a result is made again. */
 #ifndef LP_KERNEL_ROUNDING_H
 #define LP_KERNEL_ROUNDING_H
 
