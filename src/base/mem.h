@@ -51,7 +51,7 @@ void lp_mem_most(size_t n);
  * false when memory is short (the array stays as it was). */
 bool lp_grow(void **p, size_t *cap, size_t n, size_t size);
 #define LP_GROW(ptr, cap, n)                                                   \
-    lp_grow((void **)&(ptr), &(cap), (n), sizeof *(ptr))
+    ((n) < (cap) || lp_grow((void **)&(ptr), &(cap), (n), sizeof *(ptr)))
 
 /* Chunked arena. Zero-initialised is empty. Blocks are aligned to 16 bytes and
  * live until lp_arena_fini. */
