@@ -36,7 +36,7 @@ static LpStatus replicate(Copies *c, int var, int ipu)
 static int source(const Copies *c, LpVal v, const LpStagePass *reader)
 {
     const LpIpuPlan *p = c->p;
-    bool back = lp_is_backward(c->g, v) ||
+    bool back = lp_is_backward(c->p, v) ||
                 (reader->backward && p->val_stage[v] > reader->stage);
     return lp_pass_of(p, p->val_stage[v], back);
 }
@@ -79,6 +79,9 @@ static LpStatus chain(Copies *c, LpVal v)
 LpStatus lp_ipu_copies(LpIpuPlan *p)
 {
     Copies c = {.p = p, .g = p->step->micro};
+    size_t at = p->n_stash; /* those of the first stage are the last */
+    if (p->n_stage == 1)
+        return LP_OK;
     c.mark = lp_ipu_marks(p, c.g->n_value);
     c.far = lp_ipu_marks(p, 2 * c.g->n_value);
     LP_TRY(p->err->code);
@@ -86,9 +89,11 @@ LpStatus lp_ipu_copies(LpIpuPlan *p)
         const LpStagePass *r = &p->pass[run];
         for (uint32_t i = 0; i < r->n_read; i++)
             LP_TRY(read_by(&c, r->read[i], run));
-        for (size_t i = 0; !r->backward && i < p->n_stash; i++)
-            if (p->stash[i].stage == r->stage)
-                LP_TRY(read_by(&c, p->stash[i].v, run));
+        size_t end = at;
+        while (!r->backward && at > 0 && p->stash[at - 1].stage == r->stage)
+            at--;
+        for (size_t i = at; i < end; i++)
+            LP_TRY(read_by(&c, p->stash[i].v, run));
     }
     for (LpVal v = 1; v < c.g->n_value; v++)
         LP_TRY(chain(&c, v));

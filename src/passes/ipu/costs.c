@@ -218,10 +218,9 @@ static LpConvPass kind_of(const Costs *c, const LpGraph *g, LpNodeId id)
         weight |= lp_is_value(d->in[i]) && c->weight[d->in[i]];
     /* look-ups and recurrent layers of parameters leave what gradients need */
     if (!product)
-        return weight && !lp_origin_of(g, id)->backward ? LP_PASS_FWD
-                                                        : LP_PASS_NONE;
+        return weight && !c->p->backward[id] ? LP_PASS_FWD : LP_PASS_NONE;
     if (weight)
-        return lp_origin_of(g, id)->backward ? LP_PASS_BWD : LP_PASS_FWD;
+        return c->p->backward[id] ? LP_PASS_BWD : LP_PASS_FWD;
     return c->grad[d->out] ? LP_PASS_WU : LP_PASS_NONE;
 }
 

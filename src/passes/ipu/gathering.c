@@ -9,6 +9,8 @@
  * else reads) belong to no run. Each is charged to the run that makes its part.
  * The order in which parts are added is the step's: what an IPU that adds in
  * another one rounds differently is not simulated. */
+#include <string.h>
+
 #include "src/ops/ops.h"
 #include "src/passes/ipu/ipu.h"
 
@@ -23,7 +25,7 @@ typedef struct Gathering {
 
 static bool belongs(const Gathering *x, LpVal v)
 {
-    return lp_is_backward(x->g, v) && x->uses[v] == 1 &&
+    return lp_is_backward(x->p, v) && x->uses[v] == 1 &&
            lp_ipu_is_linear(&x->g->node[lp_maker(x->g, v)]);
 }
 
@@ -39,7 +41,7 @@ static bool list_sum(Gathering *x, LpNodeId root)
             LpNodeId m = lp_maker(x->g, d->in[k]);
             if (belongs(x, d->in[k]))
                 x->node[x->n++] = m;
-            else if (m != LP_NO_NODE ? !lp_origin_of(x->g, m)->backward
+            else if (m != LP_NO_NODE ? !x->p->backward[m]
                                      : lp_is_value(d->in[k]) &&
                                            !lp_ipu_is_free(x->p, d->in[k]))
                 return false;
@@ -96,17 +98,18 @@ LpStatus lp_ipu_gathering(LpIpuPlan *p)
     Gathering x = {.p = p, .g = p->step->micro};
     const LpStep *s = p->step;
     size_t n = x.g->n_node + 1;
-    p->sum = lp_ipu_alloc(p, n, sizeof *p->sum);
+    p->sum = lp_ipu_space(p, n, sizeof *p->sum);
     x.uses = lp_ipu_scratch(p, x.g->n_value, sizeof *x.uses);
     x.node = lp_ipu_scratch(p, n, sizeof *x.node);
     x.run = lp_ipu_scratch(p, n, sizeof *x.run);
     LP_TRY(p->err->code);
-    for (LpNodeId id = 0; id < x.g->n_node; id++) {
-        p->sum[id] = (LpPartialGrad){-1, -1};
+    memset(p->sum, 0xff, n * sizeof *p->sum);
+    if (p->n_stage == 1)
+        return LP_OK;
+    for (LpNodeId id = 0; id < x.g->n_node; id++)
         for (uint32_t i = 0; i < x.g->node[id].n_in; i++)
             if (lp_is_value(x.g->node[id].in[i]))
                 x.uses[x.g->node[id].in[i]]++;
-    }
     for (size_t i = 0; i < s->n_var; i++)
         if (s->var[i].micro_out != LP_NOVAL)
             x.uses[s->var[i].micro_out]++;

@@ -410,6 +410,12 @@ extern const char *const lp_location_names[];
 extern const char *const lp_part_order_names[];
 extern const char *const lp_update_order_names[];
 
+/* What a value is, which all passes ask. */
+enum {
+    LP_VAL_FREE = 1,
+    LP_VAL_BACKWARD = 2 /* made by the backward pass */
+};
+
 /* ---- all of it ----------------------------------------------------------- */
 typedef struct LpIpuPlan {
     const LpStep *step; /* retained */
@@ -429,6 +435,8 @@ typedef struct LpIpuPlan {
     int *node_stage; /* of step->micro */
     int *val_stage;  /* -1: a variable that is everywhere the same */
     int *var_of;     /* value of micro -> variable, -1 */
+    bool *backward;  /* by node of micro: made by the reverse sweep */
+    uint8_t *val_is; /* by value of micro */
     const LpLocation **var_location; /* NULL: always on the chip */
     const LpLocation **val_location; /* NULL: all have the activations' */
     int *var_ipu;
@@ -503,17 +511,19 @@ static inline const LpOrigin *lp_origin_of(const LpGraph *g, LpNodeId n)
     return &g->origin[g->node[n].origin];
 }
 /* Same for every micro-batch and stage: needs no stash. */
-bool lp_ipu_is_free(const LpIpuPlan *p, LpVal v);
+static inline bool lp_ipu_is_free(const LpIpuPlan *p, LpVal v)
+{
+    return (p->val_is[v] & LP_VAL_FREE) != 0;
+}
 /* The node that makes v; LP_NO_NODE: none does. */
 static inline LpNodeId lp_maker(const LpGraph *g, LpVal v)
 {
     return lp_is_value(v) ? g->value[v].node : LP_NO_NODE;
 }
 /* Is the value made by the backward pass? */
-static inline bool lp_is_backward(const LpGraph *g, LpVal v)
+static inline bool lp_is_backward(const LpIpuPlan *p, LpVal v)
 {
-    LpNodeId n = lp_maker(g, v);
-    return n != LP_NO_NODE && lp_origin_of(g, n)->backward;
+    return lp_is_value(v) && (p->val_is[v] & LP_VAL_BACKWARD);
 }
 /* The run that makes a value of the micro graph; for an input, that reads it
  * from the host. */

@@ -53,7 +53,7 @@ static LpStatus read(Ranges *h, LpVal v, int run, uint32_t pos)
         if (lp_ipu_is_free(h->p, v))
             return LP_OK; /* on this IPU, always live */
         LP_TRY(add(h, v, run, 0,
-                   r->backward && !lp_is_backward(h->g, v) ? LP_RANGE_STASH
+                   r->backward && !lp_is_backward(h->p, v) ? LP_RANGE_STASH
                                                            : LP_RANGE_INPUT));
     }
     find(h, v, run)->to = pos;

@@ -85,14 +85,6 @@ void *lp_ipu_keep(LpIpuPlan *p, const void *list, size_t n, size_t size)
     return copy;
 }
 
-bool lp_ipu_is_free(const LpIpuPlan *p, LpVal v)
-{
-    if (p->step->micro->value[v].node != LP_NO_NODE || p->var_of[v] < 0)
-        return false;
-    const LpVariable *var = &p->step->var[p->var_of[v]];
-    return var->role != LP_VAR_STREAM_IN && !lp_var_carried(var);
-}
-
 int lp_ipu_tiles(const LpIpuPlan *p)
 {
     return (p->o.tiles ? p->o.tiles : p->o.chip->tiles) - p->o.io_tiles;

@@ -31,6 +31,8 @@ typedef struct Recomputation {
     bool *kept; /* a checkpoint */
     int *mark;  /* the last run to read it */
     LpVal *read;
+    LpNodeId *list; /* nodes by run */
+    size_t *first;
     LpPassEntry *entry;
     size_t n_entry, cap_entry;
     Frame *stack;
@@ -81,11 +83,9 @@ static bool can_repeat(const Recomputation *a, LpNodeId n)
  * node that makes it again. */
 static LpStatus want(Recomputation *a, LpVal v)
 {
-    if (!lp_is_value(v) || lp_ipu_is_free(a->p, v) || a->there[v] == a->stage)
+    if (!lp_is_value(v) || a->p->val_is[v] != 0 || a->there[v] == a->stage)
         return LP_OK;
     LpNodeId n = a->g->value[v].node;
-    if (lp_is_backward(a->g, v))
-        return LP_OK;
     int from = a->p->val_stage[v];
     if (from > a->stage)
         return LP_OK; /* comes with the backward values */
@@ -152,25 +152,25 @@ static LpStatus keep_run(Recomputation *a, int stage, bool backward)
     return p->err->code;
 }
 
-/* Node ids by stage, forward or backward, in order: the nodes of stage s are
- * list[first[s]] .. list[first[s + 1] - 1]. */
-static LpStatus by_stage(Recomputation *a, bool backward, LpNodeId **list,
-                         size_t **first)
+/* Node ids by run, in order: those of run r are list[first[r]] ..
+ * list[first[r + 1] - 1]. */
+static LpStatus by_run(Recomputation *a)
 {
     LpIpuPlan *p = a->p;
-    size_t n = (size_t)p->n_stage;
-    *list = lp_ipu_scratch(p, a->g->n_node, sizeof **list);
-    *first = lp_ipu_scratch(p, n + 2, sizeof **first);
+    size_t n = 2 * (size_t)p->n_stage;
+    a->list = lp_ipu_scratch(p, a->g->n_node, sizeof *a->list);
+    a->first = lp_ipu_scratch(p, n + 2, sizeof *a->first);
     LP_TRY(p->err->code);
-    size_t *f = *first;
+    size_t *next = a->first + 1;
     for (LpNodeId i = 0; i < a->g->n_node; i++)
-        if (p->sum[i].var < 0 && lp_origin_of(a->g, i)->backward == backward)
-            f[p->node_stage[i] + 2]++;
-    for (size_t s = 2; s < n + 2; s++)
-        f[s] += f[s - 1];
+        next[lp_pass_of(p, p->node_stage[i], p->backward[i]) + 1] +=
+            p->sum[i].var < 0;
+    for (size_t r = 0; r < n; r++)
+        next[r + 1] += next[r];
     for (LpNodeId i = 0; i < a->g->n_node; i++)
-        if (p->sum[i].var < 0 && lp_origin_of(a->g, i)->backward == backward)
-            (*list)[f[p->node_stage[i] + 1]++] = i;
+        if (p->sum[i].var < 0)
+            a->list[next[lp_pass_of(p, p->node_stage[i], p->backward[i])]++] =
+                i;
     return LP_OK;
 }
 
@@ -213,8 +213,7 @@ static void find_last(Recomputation *a, const LpNodeId *list, size_t n,
     }
 }
 
-static LpStatus choose(Recomputation *a, const LpNodeId *list,
-                       const size_t *first)
+static LpStatus choose(Recomputation *a)
 {
     LpIpuPlan *p = a->p;
     LpStage *s = &p->stage[a->stage];
@@ -223,8 +222,8 @@ static LpStatus choose(Recomputation *a, const LpNodeId *list,
         (p->o.recompute == LP_RECOMPUTE_AUTO && p->strategy->recompute);
     if (!s->recomputed || a->stage < p->n_stage - 1)
         return LP_OK;
-    list += first[a->stage];
-    size_t n = first[a->stage + 1] - first[a->stage];
+    const LpNodeId *list = a->list + a->first[a->stage];
+    size_t n = a->first[a->stage + 1] - a->first[a->stage];
     bool *leads = lp_ipu_scratch(p, a->g->n_value, sizeof *leads);
     LP_TRY(p->err->code);
     s->recomputed = false;
@@ -249,11 +248,10 @@ static LpStatus find_adds(Recomputation *a)
     }
     for (LpNodeId n = (LpNodeId)a->g->n_node; n-- > 0;) {
         const LpGraphNode *d = &a->g->node[n];
-        if (!ends[d->out] || !lp_ipu_is_linear(d) ||
-            !lp_origin_of(a->g, n)->backward)
+        if (!ends[d->out] || !lp_ipu_is_linear(d) || !p->backward[n])
             continue;
         for (uint32_t i = 0; i < d->n_in; i++)
-            if (lp_is_backward(a->g, d->in[i])) {
+            if (lp_is_backward(a->p, d->in[i])) {
                 ends[d->in[i]] = true;
                 a->reader[d->in[i]] = n + 1;
             }
@@ -265,7 +263,7 @@ static LpStatus find_adds(Recomputation *a)
 static bool is_ready(const Recomputation *a, const LpGraphNode *d)
 {
     for (uint32_t i = 0; i < d->n_in; i++)
-        if (lp_is_backward(a->g, d->in[i]) &&
+        if (lp_is_backward(a->p, d->in[i]) &&
             a->p->val_stage[d->in[i]] == a->stage &&
             !a->done[a->g->value[d->in[i]].node])
             return false;
@@ -299,12 +297,12 @@ static LpStatus add_with_sums(Recomputation *a, LpNodeId n)
     return LP_OK;
 }
 
-static LpStatus backward_run(Recomputation *a, const LpNodeId *list,
-                             const size_t *first)
+static LpStatus backward_run(Recomputation *a)
 {
-    for (size_t i = first[a->stage]; i < first[a->stage + 1]; i++)
-        if (!a->done[list[i]])
-            LP_TRY(add_with_sums(a, list[i]));
+    int run = lp_pass_of(a->p, a->stage, true);
+    for (size_t i = a->first[run]; i < a->first[run + 1]; i++)
+        if (!a->done[a->list[i]])
+            LP_TRY(add_with_sums(a, a->list[i]));
     for (LpVal v = 1; a->any_late && v < a->g->n_value; v++)
         if (a->late[v] && a->p->val_stage[v] == a->stage)
             LP_TRY(ensure(a, v));
@@ -318,12 +316,11 @@ static void mark_late_and_kept(Recomputation *a)
         const LpGraphNode *d = &a->g->node[n];
         if (is_checkpoint(d))
             a->kept[d->in[0]] = true;
-        for (uint32_t i = 0; lp_origin_of(a->g, n)->backward && i < d->n_in;
-             i++) {
+        bool reads = p->n_stage > 1 && p->backward[n];
+        for (uint32_t i = 0; reads && i < d->n_in; i++) {
             LpVal v = d->in[i];
-            if (!lp_is_value(v) || lp_ipu_is_free(p, v))
-                continue;
-            if (!lp_is_backward(a->g, v) && p->val_stage[v] > p->node_stage[n])
+            if (lp_is_value(v) && p->val_is[v] == 0 &&
+                p->val_stage[v] > p->node_stage[n])
                 a->any_late = a->late[v] = true;
         }
     }
@@ -332,13 +329,10 @@ static void mark_late_and_kept(Recomputation *a)
 static LpStatus build(Recomputation *a)
 {
     LpIpuPlan *p = a->p;
-    LpNodeId *list, *back;
-    size_t *first, *back_first;
-    LP_TRY(by_stage(a, false, &list, &first));
-    LP_TRY(by_stage(a, true, &back, &back_first));
+    LP_TRY(by_run(a));
     for (int s = 0; s < p->n_stage; s++) {
-        for (size_t i = first[s]; i < first[s + 1]; i++)
-            LP_TRY(add_entry(a, list[i], false));
+        for (size_t i = a->first[s]; i < a->first[s + 1]; i++)
+            LP_TRY(add_entry(a, a->list[i], false));
         LP_TRY(keep_run(a, s, false));
     }
     if (!p->training)
@@ -346,8 +340,8 @@ static LpStatus build(Recomputation *a)
     mark_late_and_kept(a);
     LP_TRY(find_adds(a));
     for (a->stage = p->n_stage - 1; a->stage >= 0; a->stage--) {
-        LP_TRY(choose(a, list, first));
-        LP_TRY(backward_run(a, back, back_first));
+        LP_TRY(choose(a));
+        LP_TRY(backward_run(a));
     }
     return LP_OK;
 }

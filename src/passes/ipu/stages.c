@@ -100,7 +100,7 @@ static LpStatus collect_key(Stages *s, LpNodeId n)
     LP_FAIL_IF(ipu < 0 || ipu >= LP_MAX_IPUS, s->p->err, LP_E_POPTORCH,
                "%s is on IPU %d: a replica has IPUs 0..%d",
                lp_place_name(&at).text, ipu, LP_MAX_IPUS - 1);
-    if (!lp_origin_of(s->g, n)->backward)
+    if (!s->p->backward[n])
         s->key_of[n] = find_key(s, n, true);
     return s->p->err->code;
 }
@@ -120,7 +120,7 @@ static LpStatus collect_keys(Stages *s)
         }
         LP_TRY(collect_key(s, n));
         if (known)
-            *known = lp_origin_of(s->g, n)->backward ? -1 : s->key_of[n] + 2;
+            *known = s->p->backward[n] ? -1 : s->key_of[n] + 2;
     }
     return LP_OK;
 }
@@ -186,7 +186,7 @@ static LpStatus find_round(Stages *s, LpNodeId n)
     s->wanted[n] = INT_MAX;
     for (uint32_t i = 0; i < d->n_in; i++) {
         LpNodeId m = lp_maker(s->g, d->in[i]);
-        if (m == LP_NO_NODE || lp_origin_of(s->g, m)->backward)
+        if (m == LP_NO_NODE || s->p->backward[m])
             continue;
         const Key *from = key_of(s, m);
         bool later = from->lane > to->lane;
@@ -213,13 +213,13 @@ static void sink(Stages *s)
 {
     for (size_t n = s->g->n_node; n-- > 0;) {
         const LpGraphNode *d = &s->g->node[n];
-        if (lp_origin_of(s->g, (LpNodeId)n)->backward)
+        if (s->p->backward[n])
             continue;
         if (s->wanted[n] >= 0 && s->wanted[n] < INT_MAX)
             s->round[n] = s->wanted[n];
         for (uint32_t i = 0; i < d->n_in; i++) {
             LpNodeId m = lp_maker(s->g, d->in[i]);
-            if (m == LP_NO_NODE || lp_origin_of(s->g, m)->backward)
+            if (m == LP_NO_NODE || s->p->backward[m])
                 continue;
             bool own = key_of(s, m)->lane == key_of(s, (LpNodeId)n)->lane;
             int round = own ? s->round[n] : 0;
@@ -232,14 +232,19 @@ static void sink(Stages *s)
 static LpStatus find_rounds(Stages *s)
 {
     s->n_round = 1;
-    for (LpNodeId n = 0; n < s->g->n_node; n++)
-        if (!lp_origin_of(s->g, n)->backward)
+    for (LpNodeId n = 0; n < s->g->n_node && s->n_lane > 1; n++)
+        if (!s->p->backward[n])
             LP_TRY(find_round(s, n));
+    size_t all = (size_t)s->n_lane * (size_t)s->n_round;
+    if (s->n_round == 1) { /* every lane is a stage */
+        s->at = lp_ipu_scratch(s->p, all, sizeof *s->at);
+        return s->p->err->code;
+    }
     sink(s);
-    s->at = lp_ipu_marks(s->p, (size_t)s->n_lane * (size_t)s->n_round);
+    s->at = lp_ipu_marks(s->p, all);
     LP_TRY(s->p->err->code);
     for (LpNodeId n = 0; n < s->g->n_node; n++)
-        if (!lp_origin_of(s->g, n)->backward)
+        if (!s->p->backward[n])
             *stage_at(s, key_of(s, n)->lane, s->round[n]) = 0;
     return LP_OK;
 }
@@ -297,7 +302,7 @@ static int latest_stage(const Stages *s, LpNodeId n, int lane)
         if (m == LP_NO_NODE)
             continue;
         int at = p->node_stage[m];
-        if (lp_origin_of(s->g, m)->backward)
+        if (s->p->backward[m])
             most = at < most ? at : most;
         else if (key_of(s, m)->lane == lane)
             twin = at > twin ? at : twin;
@@ -326,8 +331,9 @@ static void node_stages(Stages *s)
     LpIpuPlan *p = s->p;
     for (LpNodeId n = 0; n < s->g->n_node; n++) {
         const LpGraphNode *d = &s->g->node[n];
-        p->node_stage[n] = lp_origin_of(s->g, n)->backward
-                               ? backward_stage(s, n)
+        if (p->n_stage > 1)
+            p->node_stage[n] =
+                p->backward[n] ? backward_stage(s, n)
                                : *stage_at(s, key_of(s, n)->lane, s->round[n]);
         for (uint32_t i = 0; i < d->n_out; i++)
             p->val_stage[d->out + i] = p->node_stage[n];
@@ -372,8 +378,11 @@ static void variable_stages(LpIpuPlan *p)
 static LpStatus check_carried(LpIpuPlan *p)
 {
     const LpGraph *g = p->step->micro;
-    for (LpNodeId n = 0; n < g->n_node; n++) {
-        if (lp_origin_of(g, n)->backward)
+    bool any = false;
+    for (size_t i = 0; i < p->step->n_var && p->n_stage > 1 && !any; i++)
+        any = lp_var_carried(&p->step->var[i]);
+    for (LpNodeId n = 0; any && n < g->n_node; n++) {
+        if (p->backward[n])
             continue;
         for (uint32_t i = 0; i < g->node[n].n_in; i++) {
             LpVal v = g->node[n].in[i];
@@ -459,7 +468,6 @@ static LpStatus build(Stages *s)
     const LpGraph *g = s->g;
     p->node_stage = lp_ipu_alloc(p, g->n_node, sizeof(int));
     p->val_stage = lp_ipu_alloc(p, g->n_value, sizeof(int));
-    p->var_of = lp_ipu_alloc(p, g->n_value, sizeof(int));
     p->var_ipu = lp_ipu_alloc(p, p->step->n_var, sizeof(int));
     if (!p->placement.ipu && !p->placement.stage && !p->placement.phase)
         s->of_origin = lp_ipu_scratch(p, g->n_origin, sizeof(int));
@@ -468,10 +476,7 @@ static LpStatus build(Stages *s)
     s->wanted = lp_ipu_scratch(p, g->n_node, sizeof(int));
     LP_TRY(p->err->code);
     for (size_t i = 0; i < g->n_value; i++)
-        p->val_stage[i] = p->var_of[i] = -1;
-    for (size_t i = 0; i < p->step->n_var; i++)
-        if (p->step->var[i].micro_in != LP_NOVAL)
-            p->var_of[p->step->var[i].micro_in] = (int)i;
+        p->val_stage[i] = -1;
     LP_TRY(collect_keys(s));
     LP_TRY(make_lanes(s));
     LP_TRY(find_rounds(s));

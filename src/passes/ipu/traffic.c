@@ -11,7 +11,7 @@
 int lp_ipu_pass_making(const LpIpuPlan *p, LpVal v)
 {
     int stage = p->val_stage[v] < 0 ? 0 : p->val_stage[v];
-    return lp_pass_of(p, stage, lp_is_backward(p->step->micro, v));
+    return lp_pass_of(p, stage, lp_is_backward(p, v));
 }
 
 /* Where there is nothing to go ahead to, nothing does. */
