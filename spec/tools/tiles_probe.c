@@ -139,7 +139,7 @@ int main(int argc, char **argv)
     b.tiles.n = always.n;
     for (int i = 0; i < 5; i++) {
         LpSpread s = some(&b);
-        lp_tiles_add(&always, s, 1);
+        lp_tiles_add_to(always.b, &always, s, 1);
         add_tiles(&b, b.always, s, s.tile);
     }
     b.peaks = lp_peaks_new(&b.plan, &always, STEPS);

@@ -21,6 +21,27 @@ static LpStatus add(Places *x, int ipu, LpNodeId node)
     return LP_OK;
 }
 
+/* Of n things that each belong to one IPU. */
+static LpStatus sort_all(LpIpuPlan *p, size_t n,
+                         int (*ipu_of)(const LpIpuPlan *, size_t),
+                         LpNodesOf *out)
+{
+    size_t ipus = (size_t)p->n_ipus;
+    size_t *next = lp_ipu_scratch(p, ipus + 2, sizeof *next);
+    out->node = lp_ipu_scratch(p, n, sizeof *out->node);
+    LP_TRY(p->err->code);
+    out->first = next++;
+    for (size_t i = 0; i < n && ipus > 1; i++)
+        next[ipu_of(p, i) + 1]++;
+    for (size_t i = 0; i < ipus; i++)
+        next[i + 1] += next[i];
+    for (size_t i = 0; i < n; i++)
+        out->node[ipus > 1 ? next[ipu_of(p, i)]++ : i] = (LpNodeId)i;
+    if (ipus == 1)
+        next[0] = n;
+    return LP_OK;
+}
+
 /* Takes the places, which are in the order of nodes. */
 static LpStatus sort(Places *x, LpNodesOf *out)
 {
@@ -39,42 +60,39 @@ static LpStatus sort(Places *x, LpNodesOf *out)
     return LP_OK;
 }
 
-LpVal lp_update_root(const LpGraph *u, LpVal v)
-{
-    const LpGraphNode *d = lp_graph_maker(u, v);
-    while (d && lp_ipu_is_view(d)) {
-        v = d->in[0];
-        d = lp_graph_maker(u, v);
-    }
-    return v;
-}
-
-int lp_update_home(const LpIpuPlan *p, const LpByIpu *by, LpVal v)
-{
-    LpNodeId n = lp_maker(p->step->update, v);
-    int var = by->var[v];
-    if (n != LP_NO_NODE)
-        return p->update_ipu[n];
-    return p->step->var[var].role == LP_VAR_HYPER ? -1 : p->var_ipu[var];
-}
-
+/* ---- the update ---------------------------------------------------------- */
 static void find_variables(const LpIpuPlan *p, LpByIpu *by)
 {
-    const LpGraph *u = p->step->update;
     for (size_t i = 0; i < p->step->n_var; i++) {
         const LpVariable *v = &p->step->var[i];
-        if (v->update_in != LP_NOVAL)
+        if (v->update_in != LP_NOVAL) {
             by->var[v->update_in] = (int)i;
+            by->root[v->update_in] = v->update_in;
+            if (v->role != LP_VAR_HYPER)
+                by->home[v->update_in] = p->var_ipu[i];
+        }
         if (lp_is_value(v->update_out))
             by->out[v->update_out] = (int)i;
     }
-    for (LpNodeId n = 0; n < u->n_node; n++)
-        for (uint32_t i = 0; i < u->node[n].n_in; i++) {
-            LpVal v = u->node[n].in[i];
-            v = lp_is_value(v) ? lp_update_root(u, v) : LP_NOVAL;
+}
+
+static void find_roots(const LpIpuPlan *p, LpByIpu *by)
+{
+    const LpGraph *u = p->step->update;
+    for (LpNodeId n = 0; n < u->n_node; n++) {
+        const LpGraphNode *d = &u->node[n];
+        for (uint32_t i = 0; i < d->n_in; i++) {
+            LpVal v = lp_is_value(d->in[i]) ? by->root[d->in[i]] : LP_NOVAL;
             if (v && by->var[v] >= 0)
                 by->last[by->var[v]] = n + 1;
         }
+        bool view = lp_ipu_is_view(d);
+        for (uint32_t i = 0; i < d->n_out; i++) {
+            LpVal root = view ? by->root[d->in[0]] : d->out + i;
+            by->root[d->out + i] = root;
+            by->home[d->out + i] = view ? by->home[root] : p->update_ipu[n];
+        }
+    }
 }
 
 /* A node is of its own IPU and of those from which it reads. */
@@ -90,9 +108,7 @@ static LpStatus find_touched(Places *x, LpByIpu *by)
         LP_TRY(add(x, p->update_ipu[n], n));
         last[p->update_ipu[n]] = n + 1;
         for (uint32_t i = 0; i < d->n_in; i++) {
-            int home = lp_is_value(d->in[i])
-                           ? lp_update_home(p, by, lp_update_root(u, d->in[i]))
-                           : -1;
+            int home = lp_is_value(d->in[i]) ? by->home[d->in[i]] : -1;
             if (home < 0 || last[home] == n + 1)
                 continue;
             LP_TRY(add(x, home, n));
@@ -102,18 +118,32 @@ static LpStatus find_touched(Places *x, LpByIpu *by)
     return sort(x, &by->touched);
 }
 
+static int ipu_of_update(const LpIpuPlan *p, size_t n)
+{
+    return p->update_ipu[n];
+}
+
 static LpStatus of_update(Places *x, LpByIpu *by)
 {
-    const LpGraph *u = x->p->step->update;
-    by->var = lp_ipu_marks(x->p, u->n_value);
-    by->out = lp_ipu_marks(x->p, u->n_value);
-    by->last = lp_ipu_scratch(x->p, x->p->step->n_var, sizeof *by->last);
-    LP_TRY(x->p->err->code);
-    find_variables(x->p, by);
-    for (LpNodeId n = 0; n < u->n_node; n++)
-        LP_TRY(add(x, x->p->update_ipu[n], n));
-    LP_TRY(sort(x, &by->update));
-    return find_touched(x, by);
+    LpIpuPlan *p = x->p;
+    const LpGraph *u = p->step->update;
+    by->var = lp_ipu_marks(p, u->n_value);
+    by->out = lp_ipu_marks(p, u->n_value);
+    by->home = lp_ipu_marks(p, u->n_value);
+    by->root = lp_ipu_scratch(p, u->n_value, sizeof *by->root);
+    by->last = lp_ipu_scratch(p, p->step->n_var, sizeof *by->last);
+    LP_TRY(p->err->code);
+    find_variables(p, by);
+    find_roots(p, by);
+    LP_TRY(sort_all(p, u->n_node, ipu_of_update, &by->update));
+    by->touched = by->update;
+    return p->n_ipus > 1 ? find_touched(x, by) : LP_OK;
+}
+
+/* ---- what there is ------------------------------------------------------- */
+static int ipu_of_variable(const LpIpuPlan *p, size_t i)
+{
+    return p->var_ipu[i];
 }
 
 /* Its own ones and copies of others', in order. */
@@ -121,6 +151,8 @@ static LpStatus find_owned(Places *x, LpByIpu *by)
 {
     const LpIpuPlan *p = x->p;
     size_t n = p->step->n_var;
+    if (p->n_replicated == 0)
+        return sort_all(x->p, n, ipu_of_variable, &by->owned);
     size_t *first = lp_ipu_scratch(x->p, n, sizeof *first); /* copy + 1 */
     size_t *next = lp_ipu_scratch(x->p, p->n_replicated, sizeof *next);
     LP_TRY(p->err->code);
@@ -136,27 +168,21 @@ static LpStatus find_owned(Places *x, LpByIpu *by)
     return sort(x, &by->owned);
 }
 
-static LpStatus find_runs(Places *x, LpByIpu *by)
+static int ipu_of_stash(const LpIpuPlan *p, size_t i)
 {
-    const LpIpuPlan *p = x->p;
-    for (int r = 0; r < p->n_pass; r++)
-        LP_TRY(add(x, p->pass[r].ipu, (uint32_t)r));
-    return sort(x, &by->run);
+    return p->stage[p->stash[i].stage].ipu;
 }
 
-static LpStatus find_stashes(Places *x, LpByIpu *by)
+static LpStatus find_stashes(LpIpuPlan *p, LpByIpu *by)
 {
-    LpIpuPlan *p = x->p;
     by->stash_of = lp_ipu_scratch(p, p->step->micro->n_value, sizeof(size_t));
     by->next_stash = lp_ipu_scratch(p, p->n_stash, sizeof(size_t));
     LP_TRY(p->err->code);
-    for (size_t i = 0; i < p->n_stash; i++)
-        LP_TRY(add(x, p->stage[p->stash[i].stage].ipu, (uint32_t)i));
     for (size_t i = p->n_stash; i-- > 0;) {
         by->next_stash[i] = by->stash_of[p->stash[i].v];
         by->stash_of[p->stash[i].v] = i + 1;
     }
-    return sort(x, &by->stash);
+    return sort_all(p, p->n_stash, ipu_of_stash, &by->stash);
 }
 
 static LpStatus find_copies(Places *x, LpByIpu *by)
@@ -177,12 +203,19 @@ static LpStatus find_copies(Places *x, LpByIpu *by)
     return sort(x, &by->copy);
 }
 
-static LpStatus find_transfers(Places *x, LpByIpu *by)
+static int ipu_of_node(const LpIpuPlan *p, size_t n)
 {
-    const LpIpuPlan *p = x->p;
-    for (size_t i = 0; i < p->n_transfer; i++)
-        LP_TRY(add(x, p->transfer[i].ipu, (uint32_t)i));
-    return sort(x, &by->transfer);
+    return p->stage[p->node_stage[n]].ipu;
+}
+
+static int ipu_of_run(const LpIpuPlan *p, size_t r)
+{
+    return p->pass[r].ipu;
+}
+
+static int ipu_of_transfer(const LpIpuPlan *p, size_t i)
+{
+    return p->transfer[i].ipu;
 }
 
 static LpStatus build(Places *x, LpByIpu *by)
@@ -196,14 +229,12 @@ static LpStatus build(Places *x, LpByIpu *by)
     by->came = lp_ipu_scratch(p, n_var, sizeof *by->came);
     by->base = lp_ipu_scratch(p, (size_t)p->n_pass, sizeof *by->base);
     LP_TRY(p->err->code);
-    for (LpNodeId n = 0; n < g->n_node; n++)
-        LP_TRY(add(x, p->stage[p->node_stage[n]].ipu, n));
-    LP_TRY(sort(x, &by->node));
+    LP_TRY(sort_all(p, g->n_node, ipu_of_node, &by->node));
     LP_TRY(find_owned(x, by));
-    LP_TRY(find_runs(x, by));
-    LP_TRY(find_stashes(x, by));
+    LP_TRY(sort_all(p, (size_t)p->n_pass, ipu_of_run, &by->run));
+    LP_TRY(find_stashes(p, by));
     LP_TRY(find_copies(x, by));
-    LP_TRY(find_transfers(x, by));
+    LP_TRY(sort_all(p, p->n_transfer, ipu_of_transfer, &by->transfer));
     return u ? of_update(x, by) : LP_OK;
 }
 

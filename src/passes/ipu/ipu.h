@@ -439,6 +439,8 @@ typedef struct LpIpuPlan {
     uint8_t *val_is; /* by value of micro */
     const LpLocation **var_location; /* NULL: always on the chip */
     const LpLocation **val_location; /* NULL: all have the activations' */
+    bool *off_chip;                  /* by variable */
+    int64_t *kept; /* likewise: elements that a replica keeps */
     int *var_ipu;
     int *update_ipu; /* of step->update's nodes */
 
@@ -627,13 +629,23 @@ bool lp_ipu_is_linear(const LpGraphNode *d);
 bool lp_ipu_is_view(const LpGraphNode *d);
 /* Elements of variable `v` that this replica keeps: all, or a share; their
  * bytes. */
-int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v);
+static inline int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v)
+{
+    return p->kept[v - p->step->var];
+}
 int64_t lp_ipu_kept_bytes(const LpIpuPlan *p, const LpVariable *v);
 /* Of parameters and what belongs to them; NULL: always on the chip. */
-const LpLocation *lp_ipu_location(const LpIpuPlan *p, const LpVariable *v);
+static inline const LpLocation *lp_ipu_location(const LpIpuPlan *p,
+                                                const LpVariable *v)
+{
+    return p->var_location[v - p->step->var];
+}
 /* Of what the forward pass keeps of a value. */
 const LpLocation *lp_ipu_val_location(const LpIpuPlan *p, LpVal v);
-bool lp_ipu_off_chip(const LpIpuPlan *p, const LpVariable *v);
+static inline bool lp_ipu_off_chip(const LpIpuPlan *p, const LpVariable *v)
+{
+    return p->off_chip[v - p->step->var];
+}
 
 /* Is it an accumulator that a velocity is? */
 bool lp_ipu_in_velocity(const LpIpuPlan *p, const LpVariable *v);

@@ -382,8 +382,8 @@ static LpStatus come(LiveUpdate *x, int var)
 static LpStatus use(LiveUpdate *x, LpVal v, int ipu)
 {
     Live *l = x->l;
-    v = lp_update_root(x->u, v);
-    int home = lp_update_home(l->p, x->by, v), var = x->by->var[v];
+    v = x->by->root[v];
+    int home = x->by->home[v], var = x->by->var[v];
     if (home < 0 || (home != l->ipu && ipu != l->ipu))
         return LP_OK;
     const LpVariable *of = var < 0 ? NULL : &l->p->step->var[var];

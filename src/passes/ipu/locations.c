@@ -133,33 +133,46 @@ static LpStatus find(LpIpuPlan *p, const Own *o)
     return LP_OK;
 }
 
-LpStatus lp_ipu_locations(LpIpuPlan *p)
-{
-    size_t n = p->step->n_var;
-    Own o = {.n = p->o.n_own};
-    p->var_location = lp_ipu_alloc(p, n, sizeof *p->var_location);
-    o.of = lp_ipu_keep(p, p->o.own, o.n, sizeof *o.of);
-    o.met = lp_ipu_scratch(p, o.n, sizeof *o.met);
-    p->o.own = NULL; /* its names are the caller's */
-    p->o.n_own = 0;
-    LP_TRY(p->err->code);
-    LP_TRY(find_velocities(p));
-    return find(p, &o);
-}
-
-const LpLocation *lp_ipu_location(const LpIpuPlan *p, const LpVariable *v)
-{
-    return p->var_location[v - p->step->var];
-}
-
 const LpLocation *lp_ipu_val_location(const LpIpuPlan *p, LpVal v)
 {
     const LpLocation *l = p->val_location ? p->val_location[v] : NULL;
     return l ? l : &p->o.location[LP_LOC_ACTIVATION];
 }
 
-bool lp_ipu_off_chip(const LpIpuPlan *p, const LpVariable *v)
+static bool is_off_chip(const LpLocation *l, int64_t n)
+{
+    return l && !l->on_chip && n >= l->min_off_chip;
+}
+
+static int64_t kept(const LpIpuPlan *p, const LpVariable *v, int64_t n)
 {
     const LpLocation *l = lp_ipu_location(p, v);
-    return l && !l->on_chip && lp_numel(&v->type) >= l->min_off_chip;
+    if (!l || v->role == LP_VAR_ACCUM || !l->sharded || n <= l->min_sharded ||
+        lp_ipu_gathers(p, v))
+        return n;
+    int64_t r = lp_group_size(lp_var_group(p->step, v), p->replicas);
+    return (n + r - 1) / r;
+}
+
+LpStatus lp_ipu_locations(LpIpuPlan *p)
+{
+    size_t n = p->step->n_var;
+    Own o = {.n = p->o.n_own};
+    p->var_location = lp_ipu_alloc(p, n, sizeof *p->var_location);
+    p->off_chip = lp_ipu_space(p, n, sizeof *p->off_chip);
+    p->kept = lp_ipu_space(p, n, sizeof *p->kept);
+    o.of = lp_ipu_keep(p, p->o.own, o.n, sizeof *o.of);
+    o.met = lp_ipu_scratch(p, o.n, sizeof *o.met);
+    p->o.own = NULL; /* its names are the caller's */
+    p->o.n_own = 0;
+    LP_TRY(p->err->code);
+    LP_TRY(find_velocities(p));
+    LP_TRY(find(p, &o));
+    for (size_t i = 0; i < n; i++) {
+        const LpVariable *v = &p->step->var[i];
+        int64_t all = lp_numel(&v->type);
+        p->off_chip[i] = is_off_chip(p->var_location[i], all);
+        p->kept[i] = kept(p, v, all);
+    }
+    return LP_OK;
 }

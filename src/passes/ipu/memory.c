@@ -22,7 +22,8 @@ static const bool in_code[] = {
 typedef struct Memory {
     LpIpuPlan *p;
     int ipu;
-    LpTiles tiles;
+    LpTiles tiles;           /* what is always there */
+    int64_t whole[LP_N_MEM]; /* of every tile, beside what is on some */
     LpIpuMemory *m;
     LpCodeletSet set;
     LpTileGaps gaps;
@@ -50,8 +51,10 @@ static void keep(Memory *x, LpMemKind kind, int64_t n, const LpType *t,
 {
     int64_t size = (int64_t)lp_dtype_size(t->dtype);
     LpSpread s = lp_tiles_deal(&x->tiles, x->p->o.chip, n, size, at);
-    lp_tiles_add(&x->tiles, s, times);
-    lp_tiles_add_to(x->m->tile_of[kind].b, &x->tiles, s, times);
+    if (s.used < x->tiles.n)
+        lp_tiles_add_to(x->m->tile_of[kind].b, &x->tiles, s, times);
+    else
+        x->whole[kind] += times * s.tile;
     x->m->bytes[kind] += times * s.all;
     lp_ipu_note_largest(x->m, (LpLargest){name, scope, times * s.all, kind});
 }
@@ -215,10 +218,8 @@ static int64_t host_code(const Memory *x)
 
 static void on_each_tile(Memory *x, LpMemKind kind, int64_t bytes)
 {
-    lp_tiles_add_all(&x->tiles, bytes);
+    x->whole[kind] += bytes;
     x->m->bytes[kind] += bytes * x->tiles.n;
-    for (int c = 0; c < LP_TILE_CLASSES; c++)
-        x->m->tile_of[kind].b[c] += bytes;
     x->m->tile_code += in_code[kind] ? bytes : 0;
 }
 
@@ -248,6 +249,18 @@ static void code(Memory *x)
     on_each_tile(x, LP_MEM_STACK, lp_stack_bytes(chip));
 }
 
+/* Of all categories, tile by tile. */
+static void add_up(Memory *x)
+{
+    for (int k = 0; k < LP_N_MEM; k++) {
+        x->tiles.total += x->m->bytes[k];
+        for (int c = 0; c < LP_TILE_CLASSES; c++) {
+            x->m->tile_of[k].b[c] += x->whole[k];
+            x->tiles.b[c] += x->m->tile_of[k].b[c];
+        }
+    }
+}
+
 static bool has_work(const Memory *x)
 {
     return x->by.run.first[x->ipu] < x->by.run.first[x->ipu + 1];
@@ -258,11 +271,13 @@ static LpStatus one_ipu(Memory *x)
     LpIpuPlan *p = x->p;
     x->m = &p->memory[x->ipu];
     x->gaps = (LpTileGaps){0};
+    memset(x->whole, 0, sizeof x->whole);
     x->tiles = (LpTiles){.n = lp_ipu_tiles(p)};
     variables(x);
     parts(x);
     stashes(x);
     code(x);
+    add_up(x);
     x->m->always = x->tiles.total;
     x->m->interleaved = x->gaps.interleaved;
     return lp_ipu_liveness(p, x->ipu, &x->by, &x->tiles, x->gaps, x->m);

@@ -198,17 +198,6 @@ bool lp_ipu_is_view(const LpGraphNode *d)
     return (d->op->flags & (LP_OPF_VIEW | LP_OPF_MARKER)) != 0;
 }
 
-int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v)
-{
-    int64_t n = lp_numel(&v->type);
-    const LpLocation *l = lp_ipu_location(p, v);
-    if (!l || v->role == LP_VAR_ACCUM || !l->sharded || n <= l->min_sharded ||
-        lp_ipu_gathers(p, v))
-        return n;
-    int64_t r = lp_group_size(lp_var_group(p->step, v), p->replicas);
-    return (n + r - 1) / r;
-}
-
 bool lp_ipu_gathers_beside(const LpIpuPlan *p, const LpVariable *v)
 {
     const LpLocation *l = lp_ipu_location(p, v);

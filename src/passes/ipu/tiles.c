@@ -65,17 +65,3 @@ void lp_tiles_add_to(int64_t *b, const LpTiles *t, LpSpread s, int64_t times)
     for (int i = 0; i < first + n - LP_TILE_CLASSES; i++)
         b[i] += bytes;
 }
-
-void lp_tiles_add(LpTiles *t, LpSpread s, int64_t times)
-{
-    t->total += times * s.all;
-    lp_tiles_add_to(t->b, t, s, times);
-}
-
-void lp_tiles_add_all(LpTiles *t, int64_t tile_bytes)
-{
-    lp_tiles_add(
-        t,
-        (LpSpread){.used = t->n, .tile = tile_bytes, .all = tile_bytes * t->n},
-        1);
-}

@@ -30,10 +30,8 @@ static inline int lp_tiles_first(int c, int n)
 /* Of a tensor on some of the tiles: number of the classes from *first on,
  * around the end. */
 int lp_tiles_classes(const LpTiles *t, LpSpread s, int *first);
-void lp_tiles_add(LpTiles *t, LpSpread s, int64_t times); /* -1: takes away */
-/* To other classes of such tiles. */
+/* To the classes of such tiles; times -1 takes away. */
 void lp_tiles_add_to(int64_t *b, const LpTiles *t, LpSpread s, int64_t times);
-void lp_tiles_add_all(LpTiles *t, int64_t tile_bytes);
 
 /* What must lie past something else on a tile: most bytes that want the
  * interleaved region, that must not be in one element with others. */
@@ -92,6 +90,8 @@ typedef struct LpByIpu {
                                none without an update, as those below: */
     int *var, *out; /* by value of the update: the variable of which it is the
                        old one, the new one; -1 */
+    LpVal *root;    /* likewise: what it is a view of, or it itself */
+    int *home;      /* likewise: its IPU, or its variable's; -1: all have it */
     LpNodeId *last; /* by variable: after the last node that reads its old
                        value */
     /* of one IPU, for the next one clear again */
@@ -102,10 +102,6 @@ typedef struct LpByIpu {
 } LpByIpu;
 
 LpStatus lp_ipu_by_ipu(LpIpuPlan *p, LpByIpu *by);
-/* What a value of the update is a view of; the IPU of such a value, or of its
- * variable, -1: all have it. */
-LpVal lp_update_root(const LpGraph *u, LpVal v);
-int lp_update_home(const LpIpuPlan *p, const LpByIpu *by, LpVal v);
 
 /* What is on an IPU for some of the time: fills in the peak of *m, whose
  * always-live part is in `always`. */
