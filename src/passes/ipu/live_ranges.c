@@ -15,49 +15,48 @@ typedef struct ByRun {
     size_t *first, *at;
 } ByRun;
 
+/* The last range of a value. */
+typedef struct Last {
+    int run; /* + 1; 0: there is none */
+    uint32_t at;
+} Last;
+
 typedef struct Ranges {
     LpIpuPlan *p;
     const LpGraph *g;
     LpLiveRange *range; /* of the current run */
     size_t n_range, cap_range;
-    uint32_t *at;                /* by value: range + 1 */
-    int *epoch;                  /* by value: run `at` belongs to */
+    Last *last;                  /* by value */
     ByRun from, to, stash, made; /* copies; stashes by their forward run;
                                     variables whose new value a run makes */
 } Ranges;
 
 static LpLiveRange *find(const Ranges *h, LpVal v, int run)
 {
-    return lp_is_value(v) && h->epoch[v] == run ? &h->range[h->at[v] - 1]
-                                                : NULL;
+    bool any = lp_is_value(v) && h->last[v].run == run + 1;
+    return any ? &h->range[h->last[v].at] : NULL;
 }
 
-static LpStatus add(Ranges *h, LpVal v, int run, uint32_t from,
-                    LpLiveRangeKind k)
+/* One that is not there. */
+static LpStatus add(Ranges *h, LpVal v, int run, LpLiveRangeKind k,
+                    uint32_t from, uint32_t to)
 {
-    if (find(h, v, run))
-        return LP_OK;
+    h->last[v] = (Last){run + 1, (uint32_t)h->n_range};
     LP_IPU_ADD(h, range, h->p->err,
-               (LpLiveRange){.v = v, .from = from, .to = from, .kind = k});
-    h->at[v] = (uint32_t)h->n_range;
-    h->epoch[v] = run;
+               (LpLiveRange){.v = v, .from = from, .to = to, .kind = k});
     return LP_OK;
 }
 
+/* What is the same everywhere is always live on this IPU. */
 static LpStatus read(Ranges *h, LpVal v, int run, uint32_t pos)
 {
-    const LpStagePass *r = &h->p->pass[run];
-    if (!lp_is_value(v))
+    LpLiveRange *x = find(h, v, run);
+    if (x)
+        x->to = pos;
+    if (x || !lp_is_value(v) || lp_ipu_is_free(h->p, v))
         return LP_OK;
-    if (!find(h, v, run)) {
-        if (lp_ipu_is_free(h->p, v))
-            return LP_OK; /* on this IPU, always live */
-        LP_TRY(add(h, v, run, 0,
-                   r->backward && !lp_is_backward(h->p, v) ? LP_RANGE_STASH
-                                                           : LP_RANGE_INPUT));
-    }
-    find(h, v, run)->to = pos;
-    return LP_OK;
+    bool stash = h->p->pass[run].backward && !lp_is_backward(h->p, v);
+    return add(h, v, run, stash ? LP_RANGE_STASH : LP_RANGE_INPUT, 0, pos);
 }
 
 /* Backwards, so that a chain of views prolongs its root. */
@@ -66,10 +65,10 @@ static void views(Ranges *h, int run)
     const LpStagePass *r = &h->p->pass[run];
     for (uint32_t i = r->n; i-- > 0;) {
         const LpGraphNode *d = &h->g->node[r->entry[i].node];
-        LpLiveRange *to = find(h, d->out, run);
-        LpLiveRange *from = d->n_in ? find(h, d->in[0], run) : NULL;
-        if (!to || !lp_ipu_is_view(d))
+        LpLiveRange *to = lp_ipu_is_view(d) ? find(h, d->out, run) : NULL;
+        if (!to)
             continue;
+        LpLiveRange *from = d->n_in ? find(h, d->in[0], run) : NULL;
         to->alias = true;
         if (from && from->to < to->to)
             from->to = to->to;
@@ -158,12 +157,12 @@ static void take_over(Ranges *h, int run)
         const LpLiveRange *out = find(h, d->out, run);
         if (!out || out->alias)
             continue;
-        int64_t need = lp_type_bytes(lp_graph_type(h->g, d->out));
         for (uint32_t k = 0; k < d->n_in; k++) {
             LpLiveRange *in = find(h, d->in[k], run);
             if (in && in->to == i && !in->alias &&
                 overwrites(h->g, d, d->in[k]) &&
-                lp_type_bytes(lp_graph_type(h->g, d->in[k])) == need) {
+                lp_type_bytes(lp_graph_type(h->g, d->in[k])) ==
+                    lp_type_bytes(lp_graph_type(h->g, d->out))) {
                 in->early = true;
                 break;
             }
@@ -174,16 +173,22 @@ static void take_over(Ranges *h, int run)
 static LpStatus fill(Ranges *h, int run)
 {
     const LpStagePass *r = &h->p->pass[run];
-    for (size_t i = h->to.first[run + 1]; i-- > h->to.first[run];)
-        LP_TRY(add(h, h->p->copy[h->to.at[i]].v, run, 0, LP_RANGE_COPY));
+    for (size_t i = h->to.first[run + 1]; i-- > h->to.first[run];) {
+        LpVal v = h->p->copy[h->to.at[i]].v;
+        if (!find(h, v, run))
+            LP_TRY(add(h, v, run, LP_RANGE_COPY, 0, 0));
+    }
     for (uint32_t i = 0; i < r->n; i++) {
         const LpGraphNode *d = &h->g->node[r->entry[i].node];
         for (uint32_t k = 0; k < d->n_in; k++)
             LP_TRY(read(h, d->in[k], run, i));
-        for (uint32_t k = 0; k < d->n_out; k++) {
-            LP_TRY(add(h, d->out + k, run, i, LP_RANGE_MADE));
+        for (LpVal v = d->out; v < d->out + d->n_out; v++) {
             /* one that has come, and is made again beside others */
-            find(h, d->out + k, run)->to = i;
+            LpLiveRange *x = find(h, v, run);
+            if (x)
+                x->to = i;
+            else
+                LP_TRY(add(h, v, run, LP_RANGE_MADE, i, i));
         }
     }
     return LP_OK;
@@ -269,8 +274,7 @@ static LpStatus set_up(Ranges *h)
 {
     LpIpuPlan *p = h->p;
     size_t nv = h->g->n_value;
-    h->at = lp_ipu_scratch(p, nv, sizeof *h->at);
-    h->epoch = lp_ipu_marks(p, nv);
+    h->last = lp_ipu_scratch(p, nv, sizeof *h->last);
     LP_TRY(p->err->code);
     LP_TRY(sort_by_run(p, p->n_copy, copy_from, &h->from));
     LP_TRY(sort_by_run(p, p->n_copy, copy_to, &h->to));
