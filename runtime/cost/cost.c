@@ -139,11 +139,6 @@ void cost_sync(const LpCostCtx *x, LpCost *c, int64_t steps)
     c->steps += steps;
 }
 
-int64_t lp_cost_cyc(const LpCost *c)
-{
-    return lp_add_sat(lp_add_sat(c->compute_cyc, c->exchange_cyc), c->sync_cyc);
-}
-
 void lp_cost_add(LpCost *c, LpCost next)
 {
     c->compute_cyc = lp_add_sat(c->compute_cyc, next.compute_cyc);

@@ -21,6 +21,7 @@
 
 #include "runtime/arch/chip.h"
 #include "runtime/arch/system.h"
+#include "src/base/checked.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -101,7 +102,11 @@ void lp_cost_not_run(LpCost *c);
 /* A vertex on each of `tiles` tiles that the library knows nothing of. */
 LpCost lp_cost_custom(int64_t cyc, int64_t tile_bytes, int tiles);
 
-int64_t lp_cost_cyc(const LpCost *c); /* compute + exchange + sync */
+/* compute + exchange + sync */
+static inline int64_t lp_cost_cyc(const LpCost *c)
+{
+    return lp_add_sat(lp_add_sat(c->compute_cyc, c->exchange_cyc), c->sync_cyc);
+}
 
 /* --- what every function needs ----------------------------------------- */
 

@@ -23,8 +23,17 @@ typedef struct Work {
     LpConvPass pass;
 } Work;
 
+/* That the plan has had. */
+typedef struct Met {
+    Work work;
+    LpNodeCost cost;
+} Met;
+
 typedef struct Costs {
     LpIpuPlan *p;
+    Met *met;
+    size_t n_met, cap_met;
+    LpMap met_at;  /* by hash */
     uint64_t *key; /* of the node that is asked for; see put */
     size_t n_key, cap_key;
     size_t n_same;        /* words that all keys of the plan begin with */
@@ -159,7 +168,65 @@ static bool put_work(Costs *c, const Work *w)
     return put_bytes(c, outline, strlen(outline));
 }
 
-static LpStatus cost_node(Costs *c, const Work *w, LpNodeCost *out)
+/* ---- equal work of the plan ---------------------------------------------- */
+#define FACTOR UINT64_C(0x9e3779b97f4a7c15)
+
+static uint64_t hash_type(uint64_t h, const LpType *t)
+{
+    h = (h ^ (uint64_t)t->dtype << 8 ^ (uint64_t)t->ndim) * FACTOR;
+    for (int i = 0; i < t->ndim; i++)
+        h = (h ^ (uint64_t)t->shape[i]) * FACTOR;
+    return h;
+}
+
+/* Of work that differs in the types of further operands there is little. */
+static uint64_t hash_work(const Work *w)
+{
+    const LpGraphNode *d = &w->g->node[w->node];
+    uint64_t h = (uint64_t)d->op->id << 8 ^ (uint64_t)w->pass;
+    if (d->n_in && lp_is_value(d->in[0]))
+        h = hash_type(h, lp_graph_type(w->g, d->in[0]));
+    return d->n_out ? hash_type(h, lp_graph_type(w->g, d->out)) : h;
+}
+
+static inline bool same_type(const LpType *a, const LpType *b)
+{
+    bool same =
+        a->dtype == b->dtype && a->ndim == b->ndim && a->wrapped == b->wrapped;
+    for (int i = 0; same && i < a->ndim; i++)
+        same = a->shape[i] == b->shape[i];
+    return same;
+}
+
+static inline bool same_operand(const Work *a, LpVal x, const Work *b, LpVal y)
+{
+    if (lp_is_imm(x) || lp_is_imm(y))
+        return lp_is_imm(x) && lp_is_imm(y) &&
+               lp_graph_scalar(a->g, x).kind == lp_graph_scalar(b->g, y).kind;
+    return same_type(lp_graph_type(a->g, x), lp_graph_type(b->g, y));
+}
+
+static bool same_work(const Work *a, const Work *b)
+{
+    const LpGraphNode *d = &a->g->node[a->node], *e = &b->g->node[b->node];
+    const LpShare *s = &a->share, *t = &b->share;
+    const char *x = a->g->origin[d->origin].outline;
+    const char *y = b->g->origin[e->origin].outline;
+    if (d->op != e->op || a->pass != b->pass || d->n_in != e->n_in ||
+        d->n_out != e->n_out || s->tiles != t->tiles ||
+        s->partials != t->partials || s->proportion != t->proportion ||
+        (x != y && strcmp(x, y) != 0))
+        return false;
+    for (uint32_t i = 0; i < d->n_in; i++)
+        if (!same_operand(a, d->in[i], b, e->in[i]))
+            return false;
+    for (uint32_t i = 0; i < d->n_out; i++)
+        if (!same_operand(a, d->out + i, b, e->out + i))
+            return false;
+    return lp_same_attrs(d->op, d->attr, e->attr);
+}
+
+static LpStatus cost_work(Costs *c, const Work *w, LpNodeCost *out)
 {
     LpIpuPlan *p = c->p;
     if (!put_work(c, w))
@@ -171,6 +238,23 @@ static LpStatus cost_node(Costs *c, const Work *w, LpNodeCost *out)
             return lp_no_memory(p->err);
     }
     out->cost = lp_cost_memo_at(p->memo, out->label);
+    return LP_OK;
+}
+
+static LpStatus cost_node(Costs *c, const Work *w, LpNodeCost *out)
+{
+    uint64_t h = hash_work(w);
+    const uint32_t *at = lp_map_first(&c->met_at, h);
+    while (at && !same_work(&c->met[*at].work, w))
+        at = lp_map_next(&c->met_at, at);
+    if (at) {
+        *out = c->met[*at].cost;
+        return LP_OK;
+    }
+    LP_TRY(cost_work(c, w, out));
+    if (!lp_map_add(&c->met_at, h, (uint32_t)c->n_met))
+        return lp_no_memory(c->p->err);
+    LP_IPU_ADD(c, met, c->p->err, (Met){*w, *out});
     return LP_OK;
 }
 
@@ -200,9 +284,10 @@ static void find_weights(Costs *c)
     }
     for (size_t n = g->n_node; n-- > 0;) {
         const LpGraphNode *d = &g->node[n];
-        bool passes = lp_ipu_rearranges(d->op) || d->op->id == LP_OP_add ||
-                      d->op->id == LP_OP_sum;
-        for (uint32_t i = 0; passes && c->grad[d->out] && i < d->n_in; i++)
+        bool passes = c->grad[d->out] &&
+                      (lp_ipu_rearranges(d->op) || d->op->id == LP_OP_add ||
+                       d->op->id == LP_OP_sum);
+        for (uint32_t i = 0; passes && i < d->n_in; i++)
             if (lp_is_value(d->in[i]))
                 c->grad[d->in[i]] = true;
     }
@@ -338,6 +423,8 @@ LpStatus lp_ipu_costs(LpIpuPlan *p)
     Costs c = {.p = p};
     LpStatus s = build(&c);
     p->n_label = lp_cost_memo_n(p->memo);
+    lp_map_fini(&c.met_at);
+    lp_free(c.met);
     lp_free(c.key);
     lp_free(c.body);
     return s;

@@ -626,7 +626,10 @@ int lp_ipu_transfer(const LpIpuPlan *p, LpTransferOf of, size_t at, int run,
 /* Is a sum of its results the result of a sum? */
 bool lp_ipu_is_linear(const LpGraphNode *d);
 /* Has the result of a view or marker the memory of its operand? */
-bool lp_ipu_is_view(const LpGraphNode *d);
+static inline bool lp_ipu_is_view(const LpGraphNode *d)
+{
+    return (d->op->flags & (LP_OPF_VIEW | LP_OPF_MARKER)) != 0;
+}
 /* Elements of variable `v` that this replica keeps: all, or a share; their
  * bytes. */
 static inline int64_t lp_ipu_kept(const LpIpuPlan *p, const LpVariable *v)

@@ -193,11 +193,6 @@ bool lp_ipu_is_linear(const LpGraphNode *d)
            (d->op->id == LP_OP_mul && lp_is_imm(d->in[1]));
 }
 
-bool lp_ipu_is_view(const LpGraphNode *d)
-{
-    return (d->op->flags & (LP_OPF_VIEW | LP_OPF_MARKER)) != 0;
-}
-
 bool lp_ipu_gathers_beside(const LpIpuPlan *p, const LpVariable *v)
 {
     const LpLocation *l = lp_ipu_location(p, v);
