@@ -148,11 +148,12 @@ local function estimate(self, param, g, share, eps)
   if g:dim() < 2 then
     return self:state_tensor(param, "variance"):lerp_(g * g, share):clone()
   end
-  local function mean(name, dim)
-    return self:state_tensor(param, name):lerp_((g * g):mean(dim, { keepdim = true }), share)
+  local function mean(name, dim) -- of squares, rounded as PyTorch's
+    local norm = require("torch").linalg.vector_norm(g, { dim = dim, keepdim = true })
+    return self:state_tensor(param, name):lerp_(norm:square_():div_(g:size(dim)), share)
   end
   local rows, cols = mean("row_var", -1), mean("col_var", -2)
-  return rows:matmul(cols) / rows:mean(-2, { keepdim = true }):clamp_min(eps)
+  return rows:matmul(cols):div_(rows:mean(-2, { keepdim = true }):clamp_min(eps))
 end
 
 M.Adafactor = define("Adafactor(params, lr=1e-2, beta2_decay=-0.8, eps=None, d=1.0, "
@@ -170,7 +171,7 @@ M.Adafactor = define("Adafactor(params, lr=1e-2, beta2_decay=-0.8, eps=None, d=1
       local x = estimate(self, param, g, step ^ group.beta2_decay, eps1)
         :clamp_min(eps1 * eps1):rsqrt() * g
       local most = math.max(1, x:norm():item() / (n * group.d))
-      param:sub_(x * (alpha / most))
+      param:add_(x, { alpha = -alpha / most })
     end,
     complete = function(a)
       if a.eps == nil then

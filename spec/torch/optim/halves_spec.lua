@@ -69,6 +69,29 @@ describe("half parameters", function()
     end)
   end
 
+  it("are PyTorch's after steps of Adafactor, which keeps means of rows and columns", function()
+    for dtype, want in pairs({
+      float16 = { -2.638519287109375, 0.33349609375, 2.668701171875 },
+      bfloat16 = { -2.5863037109375, 0.333984375, 2.66650390625 } }) do
+      local i = torch.arange(128)
+      local function shaped(x)
+        return x:reshape(4, 32):to(torch[dtype])
+      end
+      local p = torch.nn.Parameter(shaped((i * 37 % 64 - 32) / 32))
+      local optimizer = torch.optim.Adafactor({ p }, { lr = 0.125, weight_decay = 0.125 })
+      for step = 0, 2 do
+        p.grad = shaped((i * (29 + 2 * step) % 64 - 31) / 64)
+        optimizer:step()
+      end
+      local state = optimizer.state[p]
+      local got = { p:detach(), state.row_var, state.col_var }
+      for k, t in ipairs(got) do
+        got[k] = t:double():sum():item()
+      end
+      assert.same(want, got)
+    end
+  end)
+
   it("lose nothing between the operations of a fused update", function()
     -- with eps, which alone float16 does not have, everything stays finite
     for _, name in ipairs({ "Adam", "AdamW" }) do
