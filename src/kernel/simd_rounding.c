@@ -20,9 +20,8 @@
 #define LANES 4
 #endif
 
-/* elements that take turns with the words of four blocks; that are drawn for at
- * once */
-enum { GROUP = 32, STEP = LANES > 8 ? 128 : 64, VECTORS = STEP / LANES };
+/* elements that are drawn for at once, whole 32 of them in each half */
+enum { STEP = LANES > 8 ? 128 : 64, VECTORS = STEP / LANES };
 
 typedef uint32_t U __attribute__((vector_size(4 * LANES)));
 typedef int32_t I __attribute__((vector_size(4 * LANES)));
@@ -87,8 +86,7 @@ INLINE Same same_of(const LpRandom *r)
 }
 
 /* Of the elements of `runs` half steps from block on. */
-INLINE void draw(const LpRandom *r, Same same, int runs, uint32_t block,
-                 U d[VECTORS])
+INLINE void draw(const LpRandom *r, Same same, int runs, uint32_t block, U *d)
 {
     Lanes x[2][4];
     philox_run(LP_RANDOM_FEW_ROUNDS, runs, r->key, same, block, x);
@@ -105,14 +103,13 @@ INLINE Same same_of(const LpRandom *r)
     return 0;
 }
 
-INLINE void draw(const LpRandom *r, Same same, int runs, uint32_t block,
-                 U d[VECTORS])
+INLINE void draw(const LpRandom *r, Same same, int runs, uint32_t block, U *d)
 {
     uint32_t to[STEP], w[4];
     (void)same;
     for (int b = 0; b < runs * STEP / 16; b++) {
         lp_random_block_of(LP_RANDOM_FEW_ROUNDS, r, block + (uint32_t)b, w);
-        uint32_t *at = to + b / 4 * GROUP + b % 4 * 2;
+        uint32_t *at = to + b / 4 * 32 + b % 4 * 2;
         for (int i = 0; i < 4; i++) {
             at[i / 2 * 16 + i % 2] = w[i];
             at[i / 2 * 16 + i % 2 + 8] = w[i] << 16 | w[i] >> 16;
@@ -354,22 +351,23 @@ enum { LARGE_F16 = 0x47000000, LARGE_BF16 = 0x7f000000 };
         if (n > 0)                                                             \
             put(to_##name(some(x, n), d), n, to);                              \
     }                                                                          \
-    /* of a whole step */                                                      \
-    INLINE void name##_all(const float *x, const U d[VECTORS], T *to)          \
+    /* of `vectors` of them */                                                 \
+    INLINE void name##_all(int vectors, const float *x, const U *d, T *to)     \
     {                                                                          \
         I most = {0};                                                          \
         U u;                                                                   \
-        for (int i = 0; i < VECTORS; i++) {                                    \
+        for (int i = 0; i < vectors; i++) {                                    \
             memcpy(&u, x + i * LANES, sizeof u);                               \
             most |= (I)(u & 0x7f800000) >= large;                              \
         }                                                                      \
         if (any((U)most)) {                                                    \
             U e[VECTORS + 1] = {{0}};                                          \
-            memcpy(e, d, VECTORS * sizeof *d);                                 \
-            name##_some(STEP, x, (const uint32_t *)(const void *)e, to);       \
+            memcpy(e, d, (size_t)vectors * sizeof *d);                         \
+            name##_some(vectors *LANES, x, (const uint32_t *)(const void *)e,  \
+                        to);                                                   \
             return;                                                            \
         }                                                                      \
-        _Pragma("GCC unroll 8") for (int i = 0; i < VECTORS; i++)              \
+        _Pragma("GCC unroll 8") for (int i = 0; i < vectors; i++)              \
         {                                                                      \
             memcpy(&u, x + i * LANES, sizeof u);                               \
             V y = plain_##name(u, d[i]);                                       \
@@ -380,21 +378,27 @@ enum { LARGE_F16 = 0x47000000, LARGE_BF16 = 0x7f000000 };
                              const float *x, T *to)                            \
     {                                                                          \
         Same same = same_of(r);                                                \
-        int64_t skip = (int64_t)(at % GROUP), m;                               \
+        int64_t skip = (int64_t)(at % (STEP / 2)), m;                          \
         uint32_t block = (uint32_t)((at - (uint64_t)skip) / 8);                \
-        for (; n > 0; n -= m, x += m, to += m, skip = 0, block += STEP / 8) {  \
-            m = skip + n < STEP ? n : STEP - skip;                             \
-            if (m == STEP) {                                                   \
+        for (; n > 0; n -= m, x += m, to += m, skip = 0) {                     \
+            if (skip == 0 && n >= STEP) {                                      \
                 U d[VECTORS];                                                  \
+                m = STEP;                                                      \
                 draw(r, same, 2, block, d);                                    \
-                name##_all(x, d, to);                                          \
+                name##_all(VECTORS, x, d, to);                                 \
+                block += STEP / 8;                                             \
                 continue;                                                      \
             }                                                                  \
-            U e[VECTORS + 1] = {{0}};                                          \
-            if (skip + m <= STEP / 2)                                          \
-                draw(r, same, 1, block, e);                                    \
-            else                                                               \
-                draw(r, same, 2, block, e);                                    \
+            U d[VECTORS / 2];                                                  \
+            m = skip + n < STEP / 2 ? n : STEP / 2 - skip;                     \
+            draw(r, same, 1, block, d);                                        \
+            block += STEP / 16;                                                \
+            if (m == STEP / 2) {                                               \
+                name##_all(VECTORS / 2, x, d, to);                             \
+                continue;                                                      \
+            }                                                                  \
+            U e[VECTORS / 2 + 1] = {{0}};                                      \
+            memcpy(e, d, sizeof d);                                            \
             name##_some(m, x, (const uint32_t *)(const void *)e + skip, to);   \
         }                                                                      \
     }

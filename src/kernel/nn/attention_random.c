@@ -63,8 +63,8 @@ static LpGemmArgs product_of(const Att *a, int which)
 /* What a thread has of one head. */
 typedef struct Head {
     const Att *a;
-    const LpRunCtx *rc;
     int64_t at; /* its number */
+    LpRandom draws[BACKWARD];
     char *q, *k, *v, *p, *o, *ds, *made;
     void *work;
 } Head;
@@ -161,10 +161,22 @@ static void load(const Head *h, int which, void *const *at, char *to)
 /* Halves alone; `at` numbers the elements. */
 static void rounds(const Head *h, int site, uint64_t at, int64_t n, char *x)
 {
-    if (!lp_is_half(h->a->t))
-        return;
-    LpRandom r = lp_rounding_stream(h->rc, h->a->site[site], 0);
-    lp_round_at_random(&r, h->a->t, at, n, (float *)(void *)x);
+    if (lp_is_half(h->a->t))
+        lp_round_at_random(&h->draws[site], h->a->t, at, n, (float *)(void *)x);
+}
+
+/* n seen keys and those beyond that are computed as fast; strips of rows have
+ * them. Sums over them add up as those over all keys do. */
+static int64_t at_once(const Att *a, int64_t n)
+{
+    return lp_min((n + ROWS - 1) / ROWS * ROWS, a->k);
+}
+
+/* Of row i of the scores. */
+static void rounds_row(const Head *h, int site, int64_t i, int64_t n, char *row)
+{
+    const Att *a = h->a;
+    rounds(h, site, (uint64_t)((h->at * a->q + i) * a->k), at_once(a, n), row);
 }
 
 /* n elements of this head. */
@@ -173,12 +185,6 @@ static void store(const Head *h, int which, int site, int64_t n, char *x,
 {
     rounds(h, site, (uint64_t)(h->at * n), n, x);
     lp_copy_run(&h->a->m[which].plan, x, element(h, which, at));
-}
-
-/* The number of row i's first score among all. */
-static uint64_t first(const Head *h, int64_t i)
-{
-    return (uint64_t)((h->at * h->a->q + i) * h->a->k);
 }
 
 #define ROW(T, L)                                                              \
@@ -191,16 +197,18 @@ static uint64_t first(const Head *h, int64_t i)
     static void soft_##L(const Att *a, int64_t n, void *row)                   \
     {                                                                          \
         T *x = row;                                                            \
-        for (int64_t j = n; j < a->k; j++)                                     \
+        int64_t whole = at_once(a, n);                                         \
+        for (int64_t j = n; j < whole; j++)                                    \
             x[j] = -(T)INFINITY;                                               \
-        lp_nn()->L->softmax(x, a->k, x);                                       \
+        lp_nn()->L->softmax(x, whole, x);                                      \
+        memset(x + whole, 0, (size_t)(a->k - whole) * sizeof *x);              \
     }                                                                          \
     static void soft_back_##L(const Att *a, int64_t n, const void *p,          \
                               void *row)                                       \
     {                                                                          \
         T *x = row;                                                            \
         memset(x + n, 0, (size_t)(a->k - n) * sizeof *x);                      \
-        lp_nn()->L->softmax_back(x, p, a->k, x);                               \
+        lp_nn()->L->softmax_back(x, p, at_once(a, n), x);                      \
     }
 ROW(float, f32)
 ROW(double, f64)
@@ -213,11 +221,11 @@ static void probabilities(const Head *h)
     for (int64_t i = 0; i < a->q; i++) {
         int64_t n = seen(a, i);
         char *p = h->p + i * a->k * a->bytes;
-        rounds(h, 0, first(h, i), n, p);
+        rounds_row(h, 0, i, n, p);
         (wide ? scale_f64 : scale_f32)(a, n, p);
-        rounds(h, 1, first(h, i), n, p);
+        rounds_row(h, 1, i, n, p);
         (wide ? soft_f64 : soft_f32)(a, n, p);
-        rounds(h, 2 + a->causal, first(h, i), n, p);
+        rounds_row(h, 2 + a->causal, i, n, p);
     }
 }
 
@@ -228,11 +236,11 @@ static void slopes(const Head *h)
     for (int64_t i = 0; i < a->q; i++) {
         int64_t n = seen(a, i), off = i * a->k * a->bytes;
         char *ds = h->ds + off;
-        rounds(h, 0, first(h, i), n, ds);
+        rounds_row(h, 0, i, n, ds);
         (wide ? soft_back_f64 : soft_back_f32)(a, n, h->p + off, ds);
-        rounds(h, 2, first(h, i), n, ds);
+        rounds_row(h, 2, i, n, ds);
         (wide ? scale_f64 : scale_f32)(a, n, ds);
-        rounds(h, 3, first(h, i), n, ds);
+        rounds_row(h, 3, i, n, ds);
     }
 }
 
@@ -272,12 +280,16 @@ LP_KERNEL_RUN(run)
                           [P] = a->back ? in[4] : out[1]};
     if (a->back)
         memcpy(at + DQ, out, 3 * sizeof *at);
+    LpRandom draws[BACKWARD];
+    for (int i = 0; i < BACKWARD; i++)
+        draws[i] = lp_rounding_stream(rc, a->site[i], 0);
     (void)e;
 #pragma omp parallel for num_threads(a->threads) schedule(static)
     for (int64_t i = 0; i < a->heads; i++) {
-        Head h = {.a = a, .rc = rc, .at = i};
+        Head h = {.a = a, .at = i};
         if (lp_kernel_stops())
             continue;
+        memcpy(h.draws, draws, sizeof draws);
         places(a, (char *)work + (size_t)omp_get_thread_num() * a->each, &h);
         load(&h, Q, at, h.q);
         load(&h, K, at, h.k);

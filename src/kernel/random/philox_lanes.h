@@ -70,7 +70,8 @@ static inline void philox_begin(Lanes x[4], PhiloxSame s)
     x[3] = (Lanes){0} + s.x3;
 }
 
-/* All rounds of `runs` times PHILOX_LANES blocks from `block` on: several, so that one computes while one waits. */
+/* All rounds of `runs` times PHILOX_LANES blocks from `block` on: several, so
+ * that one computes while one waits. */
 static inline __attribute__((always_inline)) void
 philox_run(int rounds, int runs, uint64_t key, PhiloxSame same, uint64_t block,
            Lanes x[][4])
