@@ -653,8 +653,4 @@ static inline bool lp_ipu_off_chip(const LpIpuPlan *p, const LpVariable *v)
 /* Is it an accumulator that a velocity is? */
 bool lp_ipu_in_velocity(const LpIpuPlan *p, const LpVariable *v);
 
-/* Is it part of one that gradients of several micro-batches are gathered in,
- * which is where accumulators are, and whole? */
-bool lp_ipu_gathers(const LpIpuPlan *p, const LpVariable *v);
-
 #endif

@@ -73,7 +73,9 @@ bool lp_ipu_in_velocity(const LpIpuPlan *p, const LpVariable *v)
     return v->role == LP_VAR_ACCUM && p->velocity[v - p->step->var] >= 0;
 }
 
-bool lp_ipu_gathers(const LpIpuPlan *p, const LpVariable *v)
+/* Is it part of one that gradients of several micro-batches are gathered in,
+ * which is where accumulators are, and whole? */
+static bool gathers(const LpIpuPlan *p, const LpVariable *v)
 {
     return p->accumulation > 1 && p->velocity[v - p->step->var] >= 0;
 }
@@ -84,8 +86,8 @@ static const LpLocation *of_kind(const LpIpuPlan *p, const LpVariable *v)
     case LP_VAR_PARAM:
         return &p->o.location[LP_LOC_WEIGHT];
     case LP_VAR_STATE:
-        return &p->o.location[lp_ipu_gathers(p, v) ? LP_LOC_ACCUMULATOR
-                                                   : LP_LOC_OPTIMIZER];
+        return &p->o.location[gathers(p, v) ? LP_LOC_ACCUMULATOR
+                                            : LP_LOC_OPTIMIZER];
     case LP_VAR_ACCUM:
         return &p->o.location[LP_LOC_ACCUMULATOR];
     default:
@@ -148,7 +150,7 @@ static int64_t kept(const LpIpuPlan *p, const LpVariable *v, int64_t n)
 {
     const LpLocation *l = lp_ipu_location(p, v);
     if (!l || v->role == LP_VAR_ACCUM || !l->sharded || n <= l->min_sharded ||
-        lp_ipu_gathers(p, v))
+        gathers(p, v))
         return n;
     int64_t r = lp_group_size(lp_var_group(p->step, v), p->replicas);
     return (n + r - 1) / r;
