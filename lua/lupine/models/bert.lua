@@ -55,10 +55,9 @@ function Embeddings:forward(input_ids, token_type_ids, position_ids, inputs_embe
   local length, longest = x:size(1), self.position_embeddings.num_embeddings
   errors.check(position_ids or length <= longest, "ValueError", "BERT: %d tokens, but "
     .. "max_position_embeddings is %d", length, longest)
-  local types = token_type_ids and self.token_type_embeddings(token_type_ids)
-    or self.token_type_embeddings.weight[0]
-  local positions = position_ids and self.position_embeddings(position_ids)
-    or self.position_embeddings.weight:narrow(0, 0, length)
+  -- each module is called, so that its hooks and blocks hold
+  local types = self.token_type_embeddings(token_type_ids or Pretrained.ids(0, 1))
+  local positions = self.position_embeddings(position_ids or Pretrained.ids(0, length))
   return self.dropout(self.LayerNorm(x + types + positions))
 end
 
@@ -252,6 +251,10 @@ function Heads:init(c, next_sentence)
   end
 end
 
+function Heads:forward(x, pooled)
+  return self.predictions(x), self.seq_relationship and self.seq_relationship(pooled)
+end
+
 -- A model with the base under its name; `build(self, c)` makes the head.
 local function define(name, heads, pooled, build)
   local cls = Pretrained:extend(name)
@@ -327,7 +330,7 @@ MaskedLM._renew = without({ "^bert%.pooler%.", "^cls%.seq_relationship%." })
 function MaskedLM:forward(input_ids, attention_mask, token_type_ids, position_ids, labels,
                           return_dict)
   local x = self.bert(input_ids, attention_mask, token_type_ids, position_ids).last_hidden_state
-  local logits = self.cls.predictions(x)
+  local logits = self.cls(x)
   return results(return_dict, { "loss", "logits" }, labels and token_loss(logits, labels), logits)
 end
 
@@ -349,8 +352,7 @@ PreTraining.tied = TIED
 function PreTraining:forward(input_ids, attention_mask, token_type_ids, position_ids, labels,
                              next_sentence_label, return_dict)
   local base = self.bert(input_ids, attention_mask, token_type_ids, position_ids)
-  local logits = self.cls.predictions(base.last_hidden_state)
-  local relation = self.cls.seq_relationship(base.pooler_output)
+  local logits, relation = self.cls(base.last_hidden_state, base.pooler_output)
   local loss
   if labels and next_sentence_label then
     loss = token_loss(logits, labels) + F.cross_entropy(relation, next_sentence_label:flatten())

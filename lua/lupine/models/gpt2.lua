@@ -177,9 +177,7 @@ function M.GPT2Model:forward(input_ids, past_key_values, attention_mask, positio
   local length, seen = x:size(1), past_key_values and past_key_values[1][1]:size(2) or 0
   errors.check(position_ids or seen + length <= self.config.n_positions, "ValueError",
     "GPT-2: %d tokens, but n_positions is %d", seen + length, self.config.n_positions)
-  local positions = position_ids and self.wpe(position_ids)
-    or self.wpe.weight:narrow(0, seen, length)
-  x = self.drop(x + positions)
+  x = self.drop(x + self.wpe(position_ids or Pretrained.ids(seen, length)))
   local mask = visible(attention_mask, length, seen)
   local presents, states = {}, output_hidden_states and {} or nil
   for i, block in ipairs(self.h) do

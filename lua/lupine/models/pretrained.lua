@@ -44,6 +44,14 @@ function M.activation(name, where)
     where, tostring(name), table.concat(names, ", "))
 end
 
+--- Indices `first`, … of n rows of an embedding, as of one sample.
+---@param first integer
+---@param n integer
+---@return torch.Tensor [1, n]
+function M.ids(first, n)
+  return torch.arange(first, first + n):unsqueeze(0)
+end
+
 --- The configuration that a constructor got: an instance, or a table of fields.
 ---@param cls table the model's class
 ---@param config table?

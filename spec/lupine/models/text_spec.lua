@@ -91,6 +91,31 @@ describe("BERT", function()
     assert.equal(3, #model.bert(ids, { output_hidden_states = true }).hidden_states)
   end)
 
+  it("may begin a block at an embedding or at the heads: modules are called", function()
+    for name, config in pairs({ BertForMaskedLM = BERT, BertForPreTraining = BERT,
+      BertForQuestionAnswering = BERT, GPT2LMHeadModel = GPT2 }) do
+      local model, called = made(name, config), {}
+      for path, m in model:named_modules() do
+        m:register_forward_hook(function()
+          called[path] = true
+        end)
+      end
+      model(ids)
+      for path, m in model:named_modules() do
+        assert.is_true(called[path] or torch.nn.ModuleList:is(m), name .. " " .. path)
+      end
+    end
+    -- PopTorch's test_bert_medium_result
+    local model = made("BertForQuestionAnswering", BERT)
+    local want = model(ids, inputs)
+    poptorch.BeginBlock(model.bert.embeddings.position_embeddings, { ipu_id = 1 })
+    local infers = poptorch.inferenceModel(model, poptorch.Options():deviceIterations(2))
+    local got = infers(ids, inputs.attention_mask, inputs.token_type_ids)
+    helper.near(got.start_logits, want.start_logits:detach(), NEAR)
+    helper.near(got.end_logits, want.end_logits:detach(), NEAR)
+    assert.equal(2, #infers:report().stages)
+  end)
+
   it("trains on the device, computes compiled what it does eagerly", function()
     local model = made("BertForSequenceClassification", BERT)
     local want = model(ids, inputs).logits:detach()
