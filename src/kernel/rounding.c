@@ -9,7 +9,6 @@
 #include "src/kernel/loops/fused.h"
 #include "src/kernel/nn/nn.h"
 #include "src/kernel/product/gemm.h"
-#include "src/kernel/rounding_parts.h"
 #include "src/kernel/roundloops.h"
 #include "src/kernel/state.h"
 #include "src/kernel/trap.h"
@@ -290,10 +289,11 @@ static bool has_half_blocks(const LpKernelReq *r)
     return half && blocks && r->op->flags & LP_OPF_BLOCKED && !r->op->product;
 }
 
-/* A product's kernel has a cache of its own for the sums that are rounded. */
+/* A product's kernel and an optimizer's have what they round in a cache. */
 static bool rounds_itself(const LpKernelReq *r)
 {
-    return r->op->product == LP_PRODUCT_MATRIX && lp_mm_rounds(r);
+    return (r->op->product == LP_PRODUCT_MATRIX && lp_mm_rounds(r)) ||
+           r->op->flags & LP_OPF_ELEMENTWISE;
 }
 
 LP_KERNEL_PREPARE(lp_prepare)
@@ -305,8 +305,6 @@ LP_KERNEL_PREPARE(lp_prepare)
     if (rounds ? rounds_itself(r) : !has_half_blocks(r))
         return r->op->prepare(r, k, e);
     LpErr probe = {0};
-    if (rounds && lp_rounds_in_parts(r))
-        return lp_rounding_parts_prepare(r, k, e);
     if (rounds && is_pointwise(r) && prepare_pointwise(r, k, &probe) == LP_OK)
         return LP_OK;
     size_t n = (size_t)r->n_in + (size_t)r->n_out;

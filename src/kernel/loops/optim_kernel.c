@@ -1,8 +1,9 @@
 /* The driver of the optimizers' updates. Operands that are not contiguous are
  * copied first; then blocks of BLOCK elements go through the loop, split over
  * threads. Types other than the one computed in (double for a double
- * parameter, else float) are converted block by block on the stack. Numbers
- * are read when the kernel runs. */
+ * parameter, else float) are converted block by block on the stack; halves that
+ * round at random, lamb's but for that, do so there. Numbers are read when the
+ * kernel runs. */
 #include "src/kernel/loops/optim.h"
 
 #include <math.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #include "src/kernel/plain.h"
+#include "src/kernel/rounding.h"
 #include "src/kernel/state.h"
 
 #define BLOCK 1024
@@ -38,6 +40,7 @@ typedef struct Update {
     int64_t n;
     int threads;
     bool lamb;
+    uint64_t site; /* of results that round at random; 0: to nearest */
 } Update;
 
 static const LpOptimLoops *loops(LpDtype t)
@@ -58,8 +61,29 @@ static const void *load(const Update *u, int k, const char *p, int64_t at,
     return buf;
 }
 
+/* One block of a result from what it was computed in. */
+static void store(const Update *u, int k, const LpRunCtx *rc, int64_t at,
+                  int64_t n, const double *buf, char *p)
+{
+    LpDtype t = u->out[k].dtype;
+    char *to = p + at * (int64_t)lp_dtype_size(t);
+    if (!u->site || !lp_is_half(t)) {
+        lp_convert(u->type, buf, 1, t, to, 1, n);
+        return;
+    }
+    float narrow[BLOCK];
+    const float *x = (const float *)buf;
+    LpRandom r = lp_rounding_stream(rc, u->site, k);
+    if (u->type != LP_F32) {
+        lp_convert(u->type, buf, 1, LP_F32, narrow, 1, n);
+        x = narrow;
+    }
+    lp_store_at_random(&r, t, (uint64_t)at, n, x, (uint16_t *)(void *)to);
+}
+
 static void run_block(const Update *u, char *const *in, char *const *out,
-                      int64_t at, int64_t n, const LpOptimNumbers *c)
+                      int64_t at, int64_t n, const LpOptimNumbers *c,
+                      const LpRunCtx *rc)
 {
     double in_buf[MAX_IN][BLOCK], out_buf[MAX_OUT][BLOCK];
     const void *pi[MAX_IN] = {NULL};
@@ -75,24 +99,22 @@ static void run_block(const Update *u, char *const *in, char *const *out,
     u->loop(n, pi, po, c);
     for (int k = 0; k < u->n_out; k++)
         if (u->has_out[k] && u->out[k].dtype != u->type)
-            lp_convert(u->type, out_buf[k], 1, u->out[k].dtype,
-                       out[k] + at * (int64_t)lp_dtype_size(u->out[k].dtype), 1,
-                       n);
+            store(u, k, rc, at, n, out_buf[k], out[k]);
 }
 
 static void run_blocks(const Update *u, char *const *in, char *const *out,
-                       const LpOptimNumbers *c)
+                       const LpOptimNumbers *c, const LpRunCtx *rc)
 {
     int64_t blocks = (u->n + BLOCK - 1) / BLOCK;
     int threads = u->n < PARALLEL ? 1 : u->threads;
     if (blocks == 1) {
-        run_block(u, in, out, 0, u->n, c);
+        run_block(u, in, out, 0, u->n, c, rc);
         return;
     }
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < blocks; i++) {
         int64_t at = i * BLOCK, left = u->n - at;
-        run_block(u, in, out, at, left < BLOCK ? left : BLOCK, c);
+        run_block(u, in, out, at, left < BLOCK ? left : BLOCK, c, rc);
     }
 }
 
@@ -224,7 +246,7 @@ LP_KERNEL_RUN(run_update)
     }
     if (u->lamb)
         po[3] = next;
-    run_blocks(u, pi, po, &c);
+    run_blocks(u, pi, po, &c, rc);
     if (u->lamb)
         lamb_apply(u, pi[0], po[3], po[0], c.lr, c.max_weight_norm);
     for (int i = 0; i < u->n_out; i++)
@@ -248,6 +270,7 @@ static LpStatus update(const LpKernelReq *r, const Places *places, LpKernel *k,
     u->n = lp_desc_numel(&r->in[0]);
     u->threads = r->threads;
     u->flags.state_scale = 1;
+    u->site = lp_call_rounds(r) ? r->site : 0;
     u->type = r->in[0].dtype == LP_F64 ? LP_F64 : LP_F32;
     for (int i = 0; i < n_in; i++) {
         u->in[i] = r->in[i];
