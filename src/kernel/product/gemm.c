@@ -409,11 +409,14 @@ size_t lp_gemm_packed_bytes(const LpGemmArgs *g, LpDtype t)
     return block_bytes(&c);
 }
 
-void lp_gemm_pack(const LpGemmArgs *g, LpDtype t, const void *b, void *packed)
+void lp_gemm_pack(const LpGemmArgs *g, LpDtype t, const void *b, void *packed,
+                  int threads)
 {
     Cut c = whole(g, t);
     Block all = block_of(&c, packed);
-    for (int64_t p = 0; p * c.width < g->n; p++)
+    int64_t panels = (g->n + c.width - 1) / c.width;
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (int64_t p = 0; p < panels; p++)
         pack_panel(&c, &all, p, b);
 }
 

@@ -53,7 +53,8 @@ void lp_gemm_zero(const LpGemmArgs *g, LpDtype t, void *c);
 /* The same with b packed before, in lp_gemm_packed_bytes: for one b that meets
  * many a. Not for I64. */
 size_t lp_gemm_packed_bytes(const LpGemmArgs *g, LpDtype t);
-void lp_gemm_pack(const LpGemmArgs *g, LpDtype t, const void *b, void *packed);
+void lp_gemm_pack(const LpGemmArgs *g, LpDtype t, const void *b, void *packed,
+                  int threads);
 void lp_gemm_packed(const LpGemmArgs *g, LpDtype t, const void *a,
                     const void *packed, void *c, int threads);
 

@@ -1,9 +1,13 @@
-/* Products whose right operand lies in the library's layout, and the reorder
- * that brings it there. */
+/* Products whose right operand lies in the library's layout or in panels, and
+ * what brings it there. */
 #include "src/kernel/product/packed.h"
 
+#include <string.h>
+
 #include "src/kernel/product/gemm.h"
+#include "src/kernel/product/panels.h"
 #include "src/kernel/product/vector.h"
+#include "src/kernel/state.h"
 
 static void fini(LpKernel *k)
 {
@@ -37,6 +41,44 @@ void lp_reorder_kernel(LpDnnPrim *reorder, LpKernel *k)
     fill(k, run_pack, reorder);
 }
 
+/* ---- panels -------------------------------------------------------------- */
+LP_KERNEL_RUN(run_panels)
+{
+    lp_panels_product(k->state, in[0], in[1], out[0], work, k->threads);
+    return LP_OK;
+}
+
+LP_KERNEL_RUN(run_to_panels)
+{
+    lp_gemm_pack(k->state, LP_F32, in[0], out[0], k->threads);
+    return LP_OK;
+}
+
+LP_KERNEL_RUN(run_from_panels)
+{
+    lp_panels_unpack(k->state, in[0], out[0]);
+    return LP_OK;
+}
+
+static LpStatus panels(const LpGemmArgs *g, LpKernelRun run, LpKernel *k,
+                       LpErr *e)
+{
+    LP_TRY(lp_kernel_state("mm", sizeof *g, run, k, e));
+    memcpy(k->state, g, sizeof *g);
+    return LP_OK;
+}
+
+static LpStatus prepare_panels(const LpGemmArgs *g, LpKernel *mm,
+                               LpKernel *pack, LpKernel *unpack, size_t *bytes,
+                               LpErr *e)
+{
+    LP_TRY(panels(g, run_panels, mm, e));
+    mm->work_bytes = lp_panels_work(g, mm->threads);
+    *bytes = lp_gemm_packed_bytes(g, LP_F32);
+    LP_TRY(panels(g, run_to_panels, pack, e));
+    return panels(g, run_from_panels, unpack, e);
+}
+
 LpStatus lp_packed_mm_prepare(const LpDesc *x, const LpDesc *w, const LpDesc *y,
                               LpKernel *mm, LpKernel *pack, LpKernel *unpack,
                               size_t *bytes, bool *same, LpErr *e)
@@ -56,6 +98,8 @@ LpStatus lp_packed_mm_prepare(const LpDesc *x, const LpDesc *w, const LpDesc *y,
     *same = lp_gemm_is_fast(&g, LP_F32) || lp_vector_takes(&g);
     if (*same)
         return LP_OK;
+    if (lp_panels_pay(&g))
+        return prepare_panels(&g, mm, pack, unpack, bytes, e);
     LP_TRY(lp_dnn_plain(LP_F32, 2, x->shape, x->strides, &d.src, e));
     LP_TRY(lp_dnn_plain(LP_F32, 2, w->shape, w->strides, &plain, e));
     LP_TRY(lp_dnn_any(LP_F32, 2, w->shape, &d.weights, e));

@@ -75,7 +75,7 @@ LpStatus lp_product_weights(const LpProduct *p, const void *b, void *space,
     if (p->packed_bytes == 0)
         return LP_OK;
     if (!p->prim) {
-        lp_gemm_pack(&p->g, p->t, b, space);
+        lp_gemm_pack(&p->g, p->t, b, space, 1);
         return LP_OK;
     }
     void *args[LP_DNN_N_ARGS] = {
