@@ -19,6 +19,7 @@
 #include "src/kernel/rounding.h"
 #include "src/kernel/state.h"
 #include "src/ops/control.h"
+#include "src/ops/ops.h"
 #include "src/ops/request.h"
 #include "src/ops/width.h"
 
@@ -379,12 +380,12 @@ typedef struct Req {
     int64_t dims[5];
 } Req;
 
-/* An operand that is a value. */
+/* An operand that is a value; `like`: what it is broadcast to, or NULL. */
 static LpStatus read_value(LpLower *l, LpVal v, Meets how,
                            const LpConvLayout *layout, const LpType *like,
                            const LpValueLocation **at, LpDesc *seen)
 {
-    bool alike = lp_shape_eq(lp_graph_type(l->g, v), like);
+    bool alike = like && lp_shape_eq(lp_graph_type(l->g, v), like);
     bool is_image = lp_graph_type(l->g, v)->ndim == 4;
     int block = how == AS_BLOCKED ? (is_image ? l->o->block : 0)
                 : how == AS_SPLIT ? l->location[v].desc.block
@@ -398,7 +399,7 @@ static LpStatus read_value(LpLower *l, LpVal v, Meets how,
                                how == AS_FLAT && alike ? layout : NULL, at));
     *seen = (*at)->desc;
     if (how == AS_SPLIT)
-        *seen = lp_layout_split(l, seen, like);
+        *seen = lp_layout_split(l, seen, like ? like : lp_graph_type(l->g, v));
     else if (how == AS_FLAT)
         *seen =
             alike ? lp_conv_layout_flat(seen) : (LpDesc){.dtype = seen->dtype};
@@ -411,6 +412,8 @@ static LpStatus read_operands(LpLower *l, const LpGraphNode *n, Req *q,
     const LpType *like = lp_graph_type(l->g, n->out);
     if (lp_layout_reduces(l, n))
         like = lp_graph_type(l->g, n->in[0]);
+    if (n->op == &op_cat)
+        like = NULL;
     for (uint32_t i = 0; i < n->n_in; i++) {
         LpVal v = n->in[i];
         if (lp_is_value(v))
