@@ -10,8 +10,9 @@
  *
  * float32 (bfloat16 where the CPU has it) runs in the library, in layouts of
  * its choice; operands are reordered from their strides and the result back.
- * Of wide depthwise windows the gradient is depthwise.h's, and where the
- * library has not got Winograd's algorithm it is winograd.h's.
+ * Of wide depthwise windows the gradient is depthwise.h's, where the library
+ * has not got Winograd's algorithm it is winograd.h's, and windows that do not
+ * change are direct.h's.
  * float16 goes through float32 by the plain frame. float64, and windows the
  * library does not take, run the direct loops of convref.c in float64. */
 #include <string.h>
@@ -23,6 +24,7 @@
 #include "src/kernel/nn/conv_sides.h"
 #include "src/kernel/nn/convref.h"
 #include "src/kernel/nn/depthwise.h"
+#include "src/kernel/nn/direct.h"
 #include "src/kernel/nn/winograd.h"
 #include "src/kernel/plain.h"
 #include "src/kernel/product/packed.h"
@@ -32,13 +34,14 @@ typedef struct Conv {
     LpDnnPrim *prim, *reorder[LP_CONV_SIDES]; /* NULL: used as it is */
     LpDepthwise *depthwise;                   /* in place of prim, */
     LpWinograd *winograd;                     /* or this, */
+    LpDirect *direct;                         /* or this, */
     LpDnnLayout *lies;                        /* which have a layout a side */
     LpDnnPass pass;
     int threads;
     uint8_t role[LP_CONV_SIDES]; /* side of operand 0, operand 1, the result */
     size_t off[LP_CONV_SIDES];   /* of reordered copies */
     size_t scratch;              /* offset of the library's scratch */
-    size_t windows;              /* of Winograd's, unless they are packed */
+    size_t windows;              /* of our own, unless they are packed */
     bool packed;
     size_t work;
     int64_t parts;              /* of the batch, one after the other */
@@ -53,6 +56,7 @@ static void conv_free(void *state)
     lp_dnn_free(c->prim);
     lp_free(c->depthwise);
     lp_free(c->winograd);
+    lp_free(c->direct);
     lp_free(c->lies);
     for (int i = 0; i < LP_CONV_SIDES; i++)
         lp_dnn_free(c->reorder[i]);
@@ -229,7 +233,31 @@ static LpStatus choose_any(Conv *c, const LpConvGeom *g,
                    ? describe_own(c, g, LP_WINOGRAD_BLOCK, side, user, e)
                    : e->code;
     }
+    if (r->keeps && c->pass == LP_DNN_FORWARD &&
+        side[LP_CONV_DST]->dtype == LP_F32 && side[LP_CONV_SRC]->block &&
+        side[LP_CONV_DST]->block && lp_direct_takes(g)) {
+        c->direct = lp_direct_new(g, r->threads);
+        return c->direct ? describe_own(c, g, LP_DIRECT_BLOCK, side, user, e)
+                         : lp_no_memory(e);
+    }
     return choose(c, g, side, r, user, e);
+}
+
+/* Our own windows, of which some kernels make something first. */
+static size_t window_bytes(const Conv *c)
+{
+    return c->direct ? lp_direct_window_bytes(c->direct)
+           : c->winograd && !c->winograd->gradient
+               ? lp_winograd_window_bytes(c->winograd)
+               : 0;
+}
+
+static void make_windows(const Conv *c, const float *rows, float *u)
+{
+    if (c->direct)
+        lp_direct_windows(c->direct, c->threads, rows, u);
+    else
+        lp_winograd_windows(c->winograd, c->threads, rows, u);
 }
 
 static LpStatus build(Conv *c, const LpConvGeom *g,
@@ -244,14 +272,14 @@ static LpStatus build(Conv *c, const LpConvGeom *g,
     c->scratch = c->work;
     size_t inner = c->prim       ? lp_dnn_work_bytes(c->prim)
                    : c->winograd ? lp_winograd_work_bytes(c->winograd)
+                   : c->direct   ? lp_direct_work_bytes(c->direct, r->threads)
                                  : 0;
     for (int i = 0; i < LP_CONV_SIDES; i++)
         if (c->reorder[i] && lp_dnn_work_bytes(c->reorder[i]) > inner)
             inner = lp_dnn_work_bytes(c->reorder[i]);
     c->work += (inner + 63) / 64 * 64;
     c->windows = c->work;
-    if (c->winograd && !c->winograd->gradient)
-        c->work += lp_winograd_window_bytes(c->winograd);
+    c->work += window_bytes(c);
     return LP_OK;
 }
 
@@ -262,26 +290,31 @@ static LpStatus run_reorder(const Conv *c, int side, void *from, void *to,
     return lp_dnn_run(c->reorder[side], args, scratch, e);
 }
 
-/* Windows are transformed once for all parts. */
-static void run_winograd(const Conv *c, int64_t part,
-                         void *const own[LP_CONV_SIDES], char *w)
+/* Windows are made once for all parts. */
+static void run_own(const Conv *c, int64_t part, void *const own[LP_CONV_SIDES],
+                    const LpConvThen *then, char *w)
 {
     bool forward = c->pass == LP_DNN_FORWARD;
-    if (c->winograd->gradient) {
+    if (c->winograd && c->winograd->gradient) {
         lp_winograd_gradient(c->winograd, c->threads, own[LP_CONV_SRC],
                              own[LP_CONV_DST], own[LP_CONV_W], w + c->scratch);
         return;
     }
     void *u = c->packed ? own[LP_CONV_W] : w + c->windows;
     if (!c->packed && part == 0)
-        lp_winograd_windows(c->winograd, c->threads, own[LP_CONV_W], u);
-    lp_winograd_run(c->winograd, c->threads,
-                    own[forward ? LP_CONV_SRC : LP_CONV_DST], u,
-                    own[forward ? LP_CONV_DST : LP_CONV_SRC], w + c->scratch);
+        make_windows(c, own[LP_CONV_W], u);
+    if (c->direct)
+        lp_direct_run(c->direct, c->threads, own[LP_CONV_SRC], u,
+                      own[LP_CONV_DST], then, w + c->scratch);
+    else
+        lp_winograd_run(
+            c->winograd, c->threads, own[forward ? LP_CONV_SRC : LP_CONV_DST],
+            u, own[forward ? LP_CONV_DST : LP_CONV_SRC], then, w + c->scratch);
 }
 
 static LpStatus run_part(const Conv *c, int64_t part,
-                         char *const side[LP_CONV_SIDES], char *w, LpErr *e)
+                         char *const side[LP_CONV_SIDES],
+                         const LpConvThen *then, char *w, LpErr *e)
 {
     void *user[LP_CONV_SIDES], *own[LP_CONV_SIDES];
     for (int i = 0; i < LP_CONV_SIDES; i++) {
@@ -297,8 +330,8 @@ static LpStatus run_part(const Conv *c, int64_t part,
     if (c->depthwise)
         lp_depthwise_run(c->depthwise, c->threads, own[LP_CONV_SRC],
                          own[LP_CONV_DST], own[LP_CONV_W]);
-    else if (c->winograd)
-        run_winograd(c, part, own, w);
+    else if (c->winograd || c->direct)
+        run_own(c, part, own, then, w);
     else
         LP_TRY(lp_dnn_run(c->prim, args, w + c->scratch, e));
     int r = c->role[2];
@@ -306,8 +339,15 @@ static LpStatus run_part(const Conv *c, int64_t part,
                          : LP_OK;
 }
 
-static LpStatus conv_run(const Conv *c, void *const *in, void *out, void *work,
-                         LpErr *e)
+/* Does it tell of its result? */
+static bool tells(const Conv *c)
+{
+    bool forward = c->role[2] == LP_CONV_DST;
+    return forward && (c->direct || c->winograd) && !c->reorder[LP_CONV_DST];
+}
+
+static LpStatus conv_run(const Conv *c, void *const *in, void *out,
+                         const LpConvThen *then, void *work, LpErr *e)
 {
     char *side[LP_CONV_SIDES];
     if (c->empty) {
@@ -317,8 +357,14 @@ static LpStatus conv_run(const Conv *c, void *const *in, void *out, void *work,
     side[c->role[0]] = in[0];
     side[c->role[1]] = in[1];
     side[c->role[2]] = out;
-    for (int64_t i = 0; i < c->parts && !lp_kernel_stops(); i++)
-        LP_TRY(run_part(c, i, side, work, e));
+    for (int64_t i = 0; i < c->parts && !lp_kernel_stops(); i++) {
+        LpConvThen part;
+        if (then) {
+            part = *then;
+            part.first = i * (int64_t)(c->step[LP_CONV_DST] / sizeof(float));
+        }
+        LP_TRY(run_part(c, i, side, then ? &part : NULL, work, e));
+    }
     return LP_OK;
 }
 
@@ -393,12 +439,23 @@ static LpStatus conv_new(const LpAttr *a, int op_kind,
 /* ---- kernels ------------------------------------------------------------- */
 LP_KERNEL_RUN(direct_run)
 {
-    return conv_run(k->state, in, out[0], work, e);
+    return conv_run(k->state, in, out[0], NULL, work, e);
+}
+
+bool lp_conv_tells(const LpKernel *k)
+{
+    return k->run == direct_run && tells(k->state);
+}
+
+LpStatus lp_conv_run_then(const LpKernel *k, void *const *in, void *out,
+                          const LpConvThen *then, void *work, LpErr *e)
+{
+    return conv_run(k->state, in, out, then, work, e);
 }
 
 LP_PLAIN_CORE(core)
 {
-    return conv_run(lp_plain_owned(p), in, out[0], work, e);
+    return conv_run(lp_plain_owned(p), in, out[0], NULL, work, e);
 }
 
 typedef struct Reference {
@@ -535,10 +592,11 @@ LpStatus lp_conv_layout(const LpKernelReq *r, bool gradient, LpConvLayout *h,
     return LP_OK;
 }
 
+/* Its state is a pointer to the convolution's, which lives as long. */
 LP_KERNEL_RUN(run_windows)
 {
     (void)work, (void)rc, (void)e;
-    lp_winograd_windows(k->state, k->threads, in[0], out[0]);
+    make_windows(*(const Conv *const *)k->state, in[0], out[0]);
     return LP_OK;
 }
 
@@ -546,12 +604,12 @@ static bool take_windows(Conv *c, LpKernel *conv, LpKernel *pack, size_t *bytes)
 {
     LpErr probe = {0};
     if (c->reorder[LP_CONV_W] ||
-        lp_kernel_state("a convolution's windows", sizeof *c->winograd,
-                        run_windows, pack, &probe) != LP_OK)
+        lp_kernel_state("a convolution's windows", sizeof c, run_windows, pack,
+                        &probe) != LP_OK)
         return false;
-    memcpy(pack->state, c->winograd, sizeof *c->winograd);
+    memcpy(pack->state, &c, sizeof c);
     pack->threads = conv->threads;
-    *bytes = lp_winograd_window_bytes(c->winograd);
+    *bytes = window_bytes(c);
     conv->work_bytes = c->work = c->windows;
     c->packed = true;
     return true;
@@ -564,7 +622,7 @@ bool lp_conv_take_packing(LpKernel *conv, LpKernel *pack, size_t *bytes)
     Conv *c = conv->state;
     if (c->empty || c->role[1] != LP_CONV_W)
         return false;
-    if (c->winograd)
+    if (window_bytes(c) > 0)
         return take_windows(c, conv, pack, bytes);
     if (!c->reorder[LP_CONV_W])
         return false;

@@ -5,6 +5,7 @@
 #define LP_KERNEL_NN_NN_H
 
 #include "src/kernel/loops/fused.h"
+#include "src/kernel/nn/conv_steps.h"
 
 /* mm [m, k] [k, n] and bmm [b, m, k] [b, k, n], any strides, any type. */
 LpPrepare lp_mm_prepare;
@@ -32,7 +33,29 @@ typedef struct LpConvGeom {
     int64_t stride[3], dilation[3], pad_l[3], pad_r[3];
 } LpConvGeom;
 
+/* What comes behind a convolution. Its sums meet `steps` first. What they make
+ * is told of, elements from … to - 1 of the result in the order in which they
+ * lie, by the thread that made them: they are at `made`, which its cache still
+ * has and which may be outside of the result. */
+enum { LP_CONV_AHEAD = 4 };
+typedef struct LpConvThen {
+    LpConvSteps steps;
+    /* NULL: nothing is told of */
+    void (*run)(const struct LpConvThen *t, const float *made, int64_t from,
+                int64_t to, int thread);
+    const void *with;
+    int64_t first; /* to be added to numbers of elements: of a part */
+    /* what it reads or writes and lies as the result does */
+    int n_ahead;
+    const float *ahead[LP_CONV_AHEAD];
+} LpConvThen;
+
 LpPrepare lp_conv_prepare, lp_conv_input_prepare, lp_conv_weight_prepare;
+/* Whether the prepared kernel of a convolution takes a `then`; it is run so
+ * then. Without steps' or `then`'s, out is the result. */
+bool lp_conv_tells(const LpKernel *k);
+LpStatus lp_conv_run_then(const LpKernel *k, void *const *in, void *out,
+                          const LpConvThen *then, void *work, LpErr *e);
 double lp_conv_work(const LpKernelReq *r);
 double lp_conv_input_work(const LpKernelReq *r);
 double lp_conv_weight_work(const LpKernelReq *r);

@@ -8,6 +8,8 @@
 #include "src/kernel/nn/winograd.h"
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
+#include "src/kernel/nn/simd_steps.h"
+
 enum {
     B = LP_WINOGRAD_BLOCK,
     TILE = LP_WINOGRAD_TILE,
@@ -134,8 +136,34 @@ ALWAYS void read_results(const LpWinograd *w, const float *image, Place p,
             r[i * STEP + j] = load(at + (i * w->dst[1] + j) * B);
 }
 
-static void gather(const LpWinograd *w, const float *m, int64_t at, int64_t n,
-                   float *image)
+/* Steps on a tile of channels from c on. An image that is added has nothing for
+ * what lies outside. */
+ALWAYS void meet_steps(const LpWinograd *w, const LpConvThen *then, Place p,
+                       int64_t c, V r[STEP * STEP])
+{
+    int64_t rows = w->dst[0] - p.y, columns = w->dst[1] - p.x;
+    int64_t from = then->first + (p.n * w->out + c) * w->dst[0] * w->dst[1] +
+                   (p.y * w->dst[1] + p.x) * B;
+    for (int k = 0; k < then->steps.n; k++) {
+        LpConvStep t = then->steps.step[k];
+        StepPlace at = {c, 0, 0, 0};
+        float image[STEP * STEP * B];
+        if (t.kind == LP_STEP_IMAGE) {
+            for (int i = 0; i < STEP; i++)
+                for (int j = 0; j < STEP; j++)
+                    store(image + (i * STEP + j) * B,
+                          i < rows && j < columns
+                              ? load(t.image + from + (i * w->dst[1] + j) * B)
+                              : (V){0});
+            t.image = image;
+            at.next = B;
+        }
+        take_step(&t, &at, (__m256 *)r, STEP * STEP, 1);
+    }
+}
+
+static void gather(const LpWinograd *w, const LpConvThen *then, const float *m,
+                   int64_t at, int64_t n, float *image)
 {
     int64_t plane = w->dst[0] * w->dst[1];
     for (int64_t k = 0; k < n; k++) {
@@ -151,6 +179,8 @@ static void gather(const LpWinograd *w, const float *m, int64_t at, int64_t n,
 #pragma GCC unroll 4
             for (int i = 0; i < STEP; i++)
                 gather_line(h + i * TILE, 1, r + i * STEP, 1);
+            if (then)
+                meet_steps(w, then, p, c, r);
             write_tile(w, r, p, image + (p.n * w->out + c) * plane);
         }
     }

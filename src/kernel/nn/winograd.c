@@ -1,6 +1,8 @@
 /* See winograd.h. */
 #include "src/kernel/nn/winograd.h"
 
+#include <omp.h>
+
 #include "src/base/checked.h"
 #include "src/base/cpu.h"
 #include "src/base/interrupt.h"
@@ -59,6 +61,8 @@ bool lp_winograd_takes(const LpConvGeom *g, LpDnnPass pass, LpWinograd *w)
     int64_t bytes = LP_WINOGRAD_PLACES * (w->in + w->out) * 4;
     int64_t most = w->gradient ? lp_max(ROOM / bytes, MORE)
                                : lp_max(ROOM / bytes, LEAST) / rows * rows;
+    if (!w->gradient) /* whole rows of tiles: they are told of */
+        most = lp_max(most / w->across, 1) * w->across;
     w->chunk = lp_min(most, w->n * w->down * w->across);
     w->panels = (w->out + width - 1) / width;
     w->window_plane = w->panels * panel_size(w) + LINE;
@@ -130,13 +134,43 @@ static void multiply(const LpWinograd *w, int64_t place, int64_t panel,
     }
 }
 
+/* Tells of tiles that are rows first … first + n - 1 of them, of one image. */
+static void tell(const LpWinograd *w, const LpConvThen *then, int64_t first,
+                 int64_t n, const float *dst)
+{
+    int64_t image = first / w->down, from = first % w->down * LP_WINOGRAD_STEP;
+    int64_t to = lp_min(from + n * LP_WINOGRAD_STEP, w->dst[0]);
+    int64_t row = w->dst[1] * LP_WINOGRAD_BLOCK;
+    for (int64_t c = 0; c < w->out; c += LP_WINOGRAD_BLOCK) {
+        int64_t at = (image * w->out + c) * w->dst[0] * w->dst[1];
+        then->run(then, dst + at + from * row, at + from * row, at + to * row,
+                  omp_get_thread_num());
+    }
+}
+
+/* n tiles from number `at` on, transformed back. */
+static void finish(const LpWinograd *w, const LpConvThen *then, int64_t at,
+                   int64_t n, const float *m, float *dst)
+{
+    LP_SIMD_PICK(lp_winograd)->gather(w, then, m, at, n, dst);
+    if (!then || !then->run)
+        return;
+    int64_t row = at / w->across, end = row + n / w->across, rows;
+    for (; row < end; row += rows) {
+        rows = lp_min(end - row, w->down - row % w->down);
+        tell(w, then, row, rows, dst);
+    }
+}
+
 /* n tiles from number `at` on. */
 static void run_chunk(const LpWinograd *w, int threads, int64_t at, int64_t n,
-                      const float *src, const float *u, float *dst, float *v,
-                      float *m)
+                      const float *src, const float *u, float *dst,
+                      const LpConvThen *then, float *v, float *m)
 {
     const LpWinogradLoops *loops = LP_SIMD_PICK(lp_winograd);
     int64_t pieces = (n + PIECE - 1) / PIECE;
+    int64_t step =
+        then && then->run ? lp_max(PIECE / w->across, 1) * w->across : PIECE;
 #pragma omp parallel num_threads(threads)
     {
 #pragma omp for schedule(static)
@@ -147,20 +181,20 @@ static void run_chunk(const LpWinograd *w, int threads, int64_t at, int64_t n,
         for (int64_t i = 0; i < LP_WINOGRAD_PLACES * w->panels; i++)
             multiply(w, i / w->panels, i % w->panels, n, v, u, m);
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < pieces; i++)
-            loops->gather(w, m + i * PIECE * w->out, at + i * PIECE,
-                          lp_min(PIECE, n - i * PIECE), dst);
+        for (int64_t i = 0; i < n; i += step)
+            finish(w, then, at + i, lp_min(step, n - i), m + i * w->out, dst);
     }
 }
 
 void lp_winograd_run(const LpWinograd *w, int threads, const float *src,
-                     const float *u, float *dst, void *work)
+                     const float *u, float *dst, const LpConvThen *then,
+                     void *work)
 {
     int64_t tiles = w->n * w->down * w->across;
     float *v = work, *m = v + LP_WINOGRAD_PLACES * w->in_plane;
     for (int64_t at = 0; at < tiles && !lp_kernel_stops(); at += w->chunk)
-        run_chunk(w, threads, at, lp_min(w->chunk, tiles - at), src, u, dst, v,
-                  m);
+        run_chunk(w, threads, at, lp_min(w->chunk, tiles - at), src, u, dst,
+                  then, v, m);
 }
 
 /* ---- the gradient to the windows ----------------------------------------- */

@@ -47,9 +47,10 @@ typedef struct LpWinogradLoops {
      * v[place * in_plane + tile * in + channel] */
     void (*spread)(const LpWinograd *w, const float *image, int64_t at,
                    int64_t n, float *v);
-    /* and back, for results that m holds likewise */
-    void (*gather)(const LpWinograd *w, const float *m, int64_t at, int64_t n,
-                   float *image);
+    /* and back, for results that m holds likewise; then's steps, unless it is
+     * NULL */
+    void (*gather)(const LpWinograd *w, const LpConvThen *then, const float *m,
+                   int64_t at, int64_t n, float *image);
     /* tiles of an image [n, out, dst], to panels: m[place * out_plane + panel *
      * chunk * width + tile * width + column] */
     void (*raise)(const LpWinograd *w, int64_t width, const float *image,
@@ -74,8 +75,10 @@ void lp_winograd_windows(const LpWinograd *w, int threads, const float *rows,
                          float *u);
 
 size_t lp_winograd_work_bytes(const LpWinograd *w);
+/* `then` may be NULL. */
 void lp_winograd_run(const LpWinograd *w, int threads, const float *src,
-                     const float *u, float *dst, void *work);
+                     const float *u, float *dst, const LpConvThen *then,
+                     void *work);
 /* The gradient: `dst` is that of the results, `rows` are plain. */
 void lp_winograd_gradient(const LpWinograd *w, int threads, const float *src,
                           const float *dst, float *rows, void *work);

@@ -1,5 +1,5 @@
-/* Epilogues: pointwise nodes that run with the product whose result they alone
- * read:
+/* Epilogues: pointwise nodes that run with the product, or the convolution,
+ * whose result they alone read:
  *
  *   %3 = mm(%1, %2)             one instruction that reads %1, %2, %4 and
  *   %5 = add(%3, %4)      ->    writes %5 and %6: what a thread has multiplied
@@ -8,6 +8,7 @@
  * The product waits for them, which are a chain or a single node. Reshapes
  * between the two do not matter. */
 #include "src/kernel/copy/copy.h"
+#include "src/kernel/nn/conv_chain.h"
 #include "src/kernel/product/mm_chain.h"
 #include "src/ops/control.h"
 #include "src/ops/ops.h"
@@ -15,6 +16,9 @@
 
 static bool may_have_epilogue(const LpLower *l, const LpGraphNode *n)
 {
+    if (n->op == &op_convolution)
+        return lp_keeps(l, n) && !n->half_partials &&
+               lp_conv_chain_pays(lp_graph_type(l->g, n->in[0]), n->attr);
     return n->op == &op_mm &&
            lp_mm_chain_is_fast(lp_graph_type(l->g, n->in[0]),
                                lp_graph_type(l->g, n->in[1]), l->o->split);
@@ -84,6 +88,6 @@ bool lp_epilogue_fits(const LpLower *l, const LpGraphNode *n, LpVal product)
         if (lp_in_place_of(l, n->in[i], product))
             own = may;
     }
-    return !l->block[n->out] && !lp_weight_layout_results(l, n) &&
-           (over <= own || n->n_out <= own);
+    return l->block[n->out] == l->block[product] &&
+           !lp_weight_layout_results(l, n) && (over <= own || n->n_out <= own);
 }

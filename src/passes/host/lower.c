@@ -335,10 +335,13 @@ static LpStatus place_results(LpLower *l, const LpGraphNode *n,
 
 LpStatus lp_lower_result(LpLower *l, const LpGraphNode *n, LpVal v)
 {
+    LpDesc d = lp_desc_of(lp_graph_type(l->g, v));
     uint32_t var = l->target[v];
-    bool straight = var != UINT32_MAX && !lp_weight_layout_of_var(l, var) &&
+    d.block = l->block[v];
+    bool straight = var != UINT32_MAX && !d.block &&
+                    !lp_weight_layout_of_var(l, var) &&
                     may_write_var(l, n, 0, var);
-    LP_TRY(lp_lower_own(l, v, straight ? var : UINT32_MAX));
+    LP_TRY(own_as(l, v, straight ? var : UINT32_MAX, &d));
     l->buf[l->location[v].buf].reads_left += l->read.uses[v];
     return LP_OK;
 }
@@ -455,7 +458,8 @@ static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
     LpKernel *k;
     LpNodeId product = l->partner[id] < id ? l->partner[id] : LP_NO_NODE;
     int n_in = (int)n->n_in;
-    LP_TRY(lp_weight_layout_choose(l, n));
+    LP_TRY(lp_weight_layout_choose(
+        l, product != LP_NO_NODE ? &l->g->node[product] : n));
     const LpConvLayout *layout = lp_weight_layout_results(l, n);
     Meets how = meets(l, n, layout);
     LP_TRY(place_results(l, n, product, layout));
@@ -490,12 +494,13 @@ static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
     }
     uint32_t copy = UINT32_MAX;
     if (s == LP_OK && !lp_call_rounds(&r))
-        s = lp_pack_weights(l, n, k, &copy);
+        s = lp_pack_weights(l, product != LP_NO_NODE ? &l->g->node[product] : n,
+                            k, &copy);
     LP_TRY(lp_lower_finish(l, s, id, k, q->pin, n_in, q->pout, (int)n->n_out));
     if (product != LP_NO_NODE)
         count_reads(l, &l->g->node[product]);
     if (copy != UINT32_MAX)
-        lp_packed_operand(l, copy);
+        lp_packed_operand(l, copy, product != LP_NO_NODE ? n->n_in + 1 : 1);
     return LP_OK;
 }
 

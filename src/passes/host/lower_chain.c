@@ -1,7 +1,9 @@
 /* The kernel of a chain: its body as the driver of fused pointwise operators
  * reads it, by itself or behind a product. */
+#include "src/kernel/nn/conv_chain.h"
 #include "src/kernel/product/mm_chain.h"
 #include "src/ops/control.h"
+#include "src/ops/ops.h"
 #include "src/ops/width.h"
 #include "src/passes/host/lower_impl.h"
 
@@ -80,24 +82,30 @@ LpStatus lp_prepare_epilogue(LpLower *l, LpNodeId product, const LpGraphNode *n,
                              const LpKernelReq *chain,
                              const LpValueLocation **in, LpKernel *k)
 {
-    const LpGraphNode *mm = &l->g->node[product];
+    const LpGraphNode *p = &l->g->node[product];
+    bool conv = p->op == &op_convolution;
     LpFusedNode node[LP_FUSED_MAX_NODE];
     LpFusedReq f = request(chain, node);
     LpDesc d[2];
     int at = 0;
-    while (!lp_in_place_of(l, n->in[at], mm->out))
+    while (!lp_in_place_of(l, n->in[at], p->out))
         at++;
     for (int i = 0; i < 2; i++) {
-        LP_TRY(lp_layout_place(l, mm->in[i], 0, NULL, &in[i]));
+        LP_TRY(conv ? lp_layout_dense(l, p->in[i], &in[i])
+                    : lp_layout_place(l, p->in[i], 0, NULL, &in[i]));
         d[i] = in[i]->desc;
     }
-    LpKernelReq r = {.op = mm->op,
+    LpKernelReq r = {.op = p->op,
+                     .attr = p->attr,
                      .n_in = 2,
                      .n_out = 1,
                      .in = d,
-                     .out = &l->location[mm->out].desc,
-                     .numerics = lp_node_numerics(l->step->numerics, mm),
+                     .out = &l->location[p->out].desc,
+                     .numerics = lp_node_numerics(l->step->numerics, p),
+                     .fast = l->o->fast,
+                     .keeps = conv && lp_keeps(l, p),
                      .split = l->o->split};
     r.threads = lp_width_of(&r, l->o->threads);
-    return lp_mm_chain_prepare(&r, &f, at, k, l->err);
+    return conv ? lp_conv_chain_prepare(&r, &f, at, k, l->err)
+                : lp_mm_chain_prepare(&r, &f, at, k, l->err);
 }

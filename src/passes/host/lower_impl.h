@@ -105,7 +105,7 @@ static inline bool lp_in_place_of(const LpLower *l, LpVal v, LpVal w)
 {
     return lp_is_value(v) && l->location[v].buf == l->location[w].buf;
 }
-/* A plain place for v, which an instruction for n makes: the variable's that
+/* A place for v, which an instruction for n makes: the variable's that
  * receives it, if it can be, or its own. */
 LpStatus lp_lower_result(LpLower *l, const LpGraphNode *n, LpVal v);
 /* A copy between places of one value, or of equally shaped ones, in any
@@ -163,12 +163,13 @@ bool lp_keeps(const LpLower *l, const LpGraphNode *n);
 /* n is a product that may read a packed copy of a parameter. */
 bool lp_packs(const LpLower *l, const LpGraphNode *n);
 LpStatus lp_lower_packed(LpLower *l, LpNodeId id, bool *done);
-/* If k, the kernel of the convolution n, reorders a parameter in each call
- * and that is worth a copy: *index is the copy's, else UINT32_MAX. */
+/* If k, the kernel of the convolution n or of it and its epilogue, reorders a
+ * parameter in each call and that is worth a copy: *index is the copy's, else
+ * UINT32_MAX. */
 LpStatus lp_pack_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,
                          uint32_t *index);
-/* Operand 1 of the last instruction is the copy. */
-void lp_packed_operand(LpLower *l, uint32_t index);
+/* Operand `at` of the last instruction is the copy. */
+void lp_packed_operand(LpLower *l, uint32_t index, uint32_t at);
 
 /* ---- fusion ------------------------------------------------------------- */
 /* A place for result v of n in what a concatenation joins it to, if it can be

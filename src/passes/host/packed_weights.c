@@ -18,6 +18,7 @@
 
 #include "src/kernel/attrs.h"
 #include "src/kernel/copy/copy.h"
+#include "src/kernel/nn/conv_chain.h"
 #include "src/kernel/nn/conv_layout.h"
 #include "src/kernel/product/packed.h"
 #include "src/kernel/product/tiles.h"
@@ -105,10 +106,10 @@ static LpStatus add_packed(LpLower *l, int var, size_t bytes, LpKernel *pack,
     return LP_OK;
 }
 
-void lp_packed_operand(LpLower *l, uint32_t index)
+void lp_packed_operand(LpLower *l, uint32_t index, uint32_t at)
 {
     LpInstr *last = &l->code->instr[l->code->n - 1];
-    LpRef *ref = (LpRef *)(uintptr_t)&last->in[1];
+    LpRef *ref = (LpRef *)(uintptr_t)&last->in[at];
     if (ref->space == LP_SPACE_NONE)
         last->bytes += l->program->packed[index].bytes;
     *ref =
@@ -125,7 +126,8 @@ LpStatus lp_pack_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,
     LpKernel *pack;
     size_t bytes;
     LP_TRY(lp_lower_new_kernel(l, &pack));
-    if (!lp_conv_take_packing(k, pack, &bytes)) {
+    if (!lp_conv_take_packing(k, pack, &bytes) &&
+        !lp_conv_chain_take_packing(k, pack, &bytes)) {
         lp_kernel_free(pack);
         return LP_OK;
     }
@@ -182,7 +184,7 @@ LpStatus lp_lower_packed(LpLower *l, LpNodeId id, bool *done)
     out[0] = &l->location[n->out];
     LP_TRY(lp_lower_finish(l, s, id, k[0], in, 2, out, 1));
     l->buf[out[0]->buf].reads_left += l->read.uses[n->out];
-    lp_packed_operand(l, index);
+    lp_packed_operand(l, index, 1);
     for (int i = 0; i < 2; i++)
         l->buf[l->location[n->in[i]].buf].reads_left--;
     return LP_OK;
