@@ -24,8 +24,8 @@ typedef struct Last {
 typedef struct Ranges {
     LpIpuPlan *p;
     const LpGraph *g;
-    LpLiveRange *range; /* of the current run */
-    size_t n_range, cap_range;
+    LpLiveRange *range; /* of the current run: a value once */
+    size_t n_range;
     Last *last;                  /* by value */
     ByRun from, to, stash, made; /* copies; stashes by their forward run;
                                     variables whose new value a run makes */
@@ -38,25 +38,24 @@ static LpLiveRange *find(const Ranges *h, LpVal v, int run)
 }
 
 /* One that is not there. */
-static LpStatus add(Ranges *h, LpVal v, int run, LpLiveRangeKind k,
-                    uint32_t from, uint32_t to)
+static void add(Ranges *h, LpVal v, int run, LpLiveRangeKind k, uint32_t from,
+                uint32_t to)
 {
     h->last[v] = (Last){run + 1, (uint32_t)h->n_range};
-    LP_IPU_ADD(h, range, h->p->err,
-               (LpLiveRange){.v = v, .from = from, .to = to, .kind = k});
-    return LP_OK;
+    h->range[h->n_range++] =
+        (LpLiveRange){.v = v, .from = from, .to = to, .kind = k};
 }
 
 /* What is the same everywhere is always live on this IPU. */
-static LpStatus read(Ranges *h, LpVal v, int run, uint32_t pos)
+static void read(Ranges *h, LpVal v, int run, uint32_t pos)
 {
     LpLiveRange *x = find(h, v, run);
     if (x)
         x->to = pos;
     if (x || !lp_is_value(v) || lp_ipu_is_free(h->p, v))
-        return LP_OK;
+        return;
     bool stash = h->p->pass[run].backward && !lp_is_backward(h->p, v);
-    return add(h, v, run, stash ? LP_RANGE_STASH : LP_RANGE_INPUT, 0, pos);
+    add(h, v, run, stash ? LP_RANGE_STASH : LP_RANGE_INPUT, 0, pos);
 }
 
 /* Backwards, so that a chain of views prolongs its root. */
@@ -170,55 +169,53 @@ static void take_over(Ranges *h, int run)
     }
 }
 
-static LpStatus fill(Ranges *h, int run)
+static void fill(Ranges *h, int run)
 {
     const LpStagePass *r = &h->p->pass[run];
     for (size_t i = h->to.first[run + 1]; i-- > h->to.first[run];) {
         LpVal v = h->p->copy[h->to.at[i]].v;
         if (!find(h, v, run))
-            LP_TRY(add(h, v, run, LP_RANGE_COPY, 0, 0));
+            add(h, v, run, LP_RANGE_COPY, 0, 0);
     }
     for (uint32_t i = 0; i < r->n; i++) {
         const LpGraphNode *d = &h->g->node[r->entry[i].node];
         for (uint32_t k = 0; k < d->n_in; k++)
-            LP_TRY(read(h, d->in[k], run, i));
+            read(h, d->in[k], run, i);
         for (LpVal v = d->out; v < d->out + d->n_out; v++) {
             /* one that has come, and is made again beside others */
             LpLiveRange *x = find(h, v, run);
             if (x)
                 x->to = i;
             else
-                LP_TRY(add(h, v, run, LP_RANGE_MADE, i, i));
+                add(h, v, run, LP_RANGE_MADE, i, i);
         }
     }
-    return LP_OK;
 }
 
 /* What outlives the run. */
-static LpStatus leave(Ranges *h, int run)
+static void leave(Ranges *h, int run)
 {
     const LpIpuPlan *p = h->p;
     const LpStagePass *r = &p->pass[run];
     for (size_t i = h->from.first[run + 1]; i-- > h->from.first[run];)
-        LP_TRY(read(h, p->copy[h->from.at[i]].v, run, r->n));
+        read(h, p->copy[h->from.at[i]].v, run, r->n);
     for (size_t i = h->stash.first[run]; i < h->stash.first[run + 1]; i++)
-        LP_TRY(read(h, p->stash[h->stash.at[i]].v, run, r->n));
+        read(h, p->stash[h->stash.at[i]].v, run, r->n);
     for (size_t i = h->made.first[run]; i < h->made.first[run + 1]; i++) {
         const LpVariable *var = &p->step->var[h->made.at[i]];
         LpVal v = var->micro_out;
         if (!lp_ipu_is_free(p, v) && !lp_ipu_is_sum(p, v) &&
             !lp_ipu_leaves(p, var))
-            LP_TRY(read(h, v, run, r->n));
+            read(h, v, run, r->n);
     }
-    return LP_OK;
 }
 
 static LpStatus build_run(Ranges *h, int run)
 {
     LpStagePass *r = &h->p->pass[run];
     h->n_range = 0;
-    LP_TRY(fill(h, run));
-    LP_TRY(leave(h, run));
+    fill(h, run);
+    leave(h, run);
     views(h, run);
     in_place(h, run);
     take_over(h, run);
@@ -274,6 +271,7 @@ static LpStatus set_up(Ranges *h)
 {
     LpIpuPlan *p = h->p;
     size_t nv = h->g->n_value;
+    h->range = lp_ipu_scratch(p, nv, sizeof *h->range);
     h->last = lp_ipu_scratch(p, nv, sizeof *h->last);
     LP_TRY(p->err->code);
     LP_TRY(sort_by_run(p, p->n_copy, copy_from, &h->from));
@@ -288,6 +286,5 @@ LpStatus lp_ipu_live_ranges(LpIpuPlan *p)
     LpStatus s = set_up(&h);
     for (int r = 0; r < p->n_pass && s == LP_OK; r++)
         s = build_run(&h, r);
-    lp_free(h.range);
     return s;
 }

@@ -33,8 +33,8 @@ typedef struct Recomputation {
     LpVal *read;
     LpNodeId *list; /* nodes by run */
     size_t *first;
-    LpPassEntry *entry;
-    size_t n_entry, cap_entry;
+    LpPassEntry *entry; /* of the run that is made: a node once */
+    size_t n_entry;
     Frame *stack;
     size_t n_stack, cap_stack;
     bool any_late;
@@ -45,10 +45,9 @@ typedef struct Recomputation {
     int stage;
 } Recomputation;
 
-static LpStatus add_entry(Recomputation *a, LpNodeId n, bool again)
+static void add_entry(Recomputation *a, LpNodeId n, bool again)
 {
-    LP_IPU_ADD(a, entry, a->p->err, (LpPassEntry){n, again});
-    return LP_OK;
+    a->entry[a->n_entry++] = (LpPassEntry){n, again};
 }
 
 static LpStatus add_stash(Recomputation *a, LpVal v)
@@ -108,7 +107,7 @@ static LpStatus ensure(Recomputation *a, LpVal v)
             LP_TRY(want(a, d->in[f->next++]));
             continue;
         }
-        LP_TRY(add_entry(a, f->node, true));
+        add_entry(a, f->node, true);
         a->n_stack--;
     }
     return LP_OK;
@@ -276,7 +275,8 @@ static LpStatus add_backward(Recomputation *a, LpNodeId n)
     for (uint32_t k = 0; k < d->n_in; k++)
         LP_TRY(ensure(a, d->in[k]));
     a->done[n] = true;
-    return add_entry(a, n, false);
+    add_entry(a, n, false);
+    return LP_OK;
 }
 
 /* A node, then what adds its results and waits for nothing else. */
@@ -332,7 +332,7 @@ static LpStatus build(Recomputation *a)
     LP_TRY(by_run(a));
     for (int s = 0; s < p->n_stage; s++) {
         for (size_t i = a->first[s]; i < a->first[s + 1]; i++)
-            LP_TRY(add_entry(a, a->list[i], false));
+            add_entry(a, a->list[i], false);
         LP_TRY(keep_run(a, s, false));
     }
     if (!p->training)
@@ -357,11 +357,11 @@ LpStatus lp_ipu_recomputation(LpIpuPlan *p)
     a.read = lp_ipu_scratch(p, n, sizeof *a.read);
     a.late = lp_ipu_scratch(p, n, sizeof *a.late);
     a.kept = lp_ipu_scratch(p, n, sizeof *a.kept);
+    a.entry = lp_ipu_scratch(p, a.g->n_node, sizeof *a.entry);
     a.done = lp_ipu_scratch(p, a.g->n_node, sizeof *a.done);
     a.reader = lp_ipu_scratch(p, n, sizeof *a.reader);
     a.last = lp_ipu_scratch(p, n, sizeof *a.last);
     LpStatus s = p->err->code == LP_OK ? build(&a) : p->err->code;
-    lp_free(a.entry);
     lp_free(a.stack);
     return s;
 }
