@@ -255,7 +255,12 @@ static LpStatus alone(const Group *x)
 /* Everything that the nodes' texts say. */
 static LpStatus settings_of(Group *x)
 {
+    bool any = false;
     find_markers(x->g, x->share);
+    for (size_t i = 1; i < x->g->n_origin && !any; i++)
+        any = *x->g->origin[i].multi_conv != '\0';
+    if (!any)
+        return LP_OK;
     LP_TRY(alone(x));
     return multi_convs(x);
 }

@@ -28,6 +28,7 @@ typedef struct Stages {
     const LpGraph *g;
     Key *key;
     size_t n_key, cap_key;
+    size_t found;   /* the last one that was looked for */
     int *of_origin; /* key + 2; 0: not asked, -1: a backward node's, not asked
                        but right. NULL: places are the nodes' */
     int *key_of;    /* by forward node */
@@ -64,17 +65,24 @@ static LpBlockLocation location(const Stages *s, LpNodeId n)
                              .phase = k.phase};
 }
 
+static bool is_key(const Stages *s, size_t at, const Key *k)
+{
+    const Key *x = &s->key[at];
+    return x->phase == k->phase && x->id == k->id && x->ipu == k->ipu;
+}
+
+/* Neighbours mostly have the same. */
 static int find_key(Stages *s, LpNodeId n, bool add)
 {
     Key k = place_of(s, n);
+    if (s->found < s->n_key && is_key(s, s->found, &k))
+        return (int)s->found;
     uint64_t h = lp_mix64_pair((uint32_t)k.phase, (uint32_t)k.id);
     h = lp_mix64_pair(h, (uint32_t)k.ipu);
     for (const uint32_t *at = lp_map_first(&s->key_at, h); at;
-         at = lp_map_next(&s->key_at, at)) {
-        const Key *x = &s->key[*at];
-        if (x->phase == k.phase && x->id == k.id && x->ipu == k.ipu)
-            return (int)*at;
-    }
+         at = lp_map_next(&s->key_at, at))
+        if (is_key(s, *at, &k))
+            return (int)(s->found = *at);
     if (!add)
         return -1;
     if (!LP_GROW(s->key, s->cap_key, s->n_key) ||
@@ -83,7 +91,8 @@ static int find_key(Stages *s, LpNodeId n, bool add)
         return -1;
     }
     s->key[s->n_key] = k;
-    return (int)s->n_key++;
+    s->found = s->n_key++;
+    return (int)s->found;
 }
 
 static bool key_before(const Key *a, const Key *b)
@@ -96,10 +105,12 @@ static bool key_before(const Key *a, const Key *b)
 static LpStatus collect_key(Stages *s, LpNodeId n)
 {
     int ipu = place_of(s, n).ipu;
-    LpBlockLocation at = location(s, n);
-    LP_FAIL_IF(ipu < 0 || ipu >= LP_MAX_IPUS, s->p->err, LP_E_POPTORCH,
-               "%s is on IPU %d: a replica has IPUs 0..%d",
-               lp_place_name(&at).text, ipu, LP_MAX_IPUS - 1);
+    if (ipu < 0 || ipu >= LP_MAX_IPUS) {
+        LpBlockLocation at = location(s, n);
+        return lp_fail(s->p->err, LP_E_POPTORCH,
+                       "%s is on IPU %d: a replica has IPUs 0..%d",
+                       lp_place_name(&at).text, ipu, LP_MAX_IPUS - 1);
+    }
     if (!s->p->backward[n])
         s->key_of[n] = find_key(s, n, true);
     return s->p->err->code;

@@ -165,9 +165,9 @@ static LpStatus compute(Update *u, const int64_t *value)
     for (LpNodeId n = 0; n < g->n_node; n++) {
         const LpCost *c = p->update_cost[n].cost;
         LpCost *t = &total[p->update_ipu[n]];
-        int64_t r = value[g->node[n].out] ? value[g->node[n].out] : 1;
-        t->compute_cyc += (c->compute_cyc + r - 1) / r;
-        t->exchange_cyc += (c->exchange_cyc + r - 1) / r;
+        int64_t r = value[g->node[n].out];
+        t->compute_cyc += r ? (c->compute_cyc + r - 1) / r : c->compute_cyc;
+        t->exchange_cyc += r ? (c->exchange_cyc + r - 1) / r : c->exchange_cyc;
         t->sync_cyc += c->sync_cyc;
     }
     for (int i = 0; i < p->n_ipus; i++) {
@@ -246,6 +246,8 @@ static LpStatus copies(Update *u)
 {
     LpIpuPlan *p = u->p;
     const LpGraph *g = p->step->update;
+    if (p->n_ipus == 1)
+        return LP_OK;
     int *home = lp_ipu_marks(p, g->n_value);
     u->words = (size_t)p->n_ipus / 64 + 1;
     u->there = lp_ipu_scratch(p, g->n_value * u->words, sizeof *u->there);
