@@ -174,6 +174,7 @@ static LpStatus spans_of(Live *l, int run)
 {
     const LpStagePass *r = &l->p->pass[run];
     uint32_t base = l->by->base[run], end = base + r->n;
+    bool several = lp_ipu_serial(l->p) > 1;
     for (uint32_t i = 0; i < r->n_range; i++) {
         LpLiveRange *h = &r->range[i];
         uint32_t to = base + h->to, from = base + h->from;
@@ -183,7 +184,7 @@ static LpStatus spans_of(Live *l, int run)
         if (h->kind != LP_RANGE_MADE)
             from = comes ? arrival(l, run, h->v) : loaded(l, run, h->v);
         /* not early, of micro-batches that pass a phase together */
-        uint32_t late = lp_ipu_serial(l->p) > 1 && from < base ? base : from;
+        uint32_t late = several && from < base ? base : from;
         if (h->early && to > late)
             to--;
         if (h->alias) {

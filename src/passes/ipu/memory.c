@@ -51,10 +51,10 @@ static void keep(Memory *x, LpMemKind kind, int64_t n, const LpType *t,
 {
     int64_t size = (int64_t)lp_dtype_size(t->dtype);
     LpSpread s = lp_tiles_deal(&x->tiles, x->p->o.chip, n, size, at);
-    if (s.used < x->tiles.n)
-        lp_tiles_add_to(x->m->tile_of[kind].b, &x->tiles, s, times);
-    else
-        x->whole[kind] += times * s.tile;
+    int64_t bytes = times * s.tile;
+    int c, few = lp_tiles_few(&x->tiles, s, &c, &bytes, &x->whole[kind]);
+    for (; few > 0; few--, c++)
+        x->m->tile_of[kind].b[c % LP_TILE_CLASSES] += bytes;
     x->m->bytes[kind] += times * s.all;
     lp_ipu_note_largest(x->m, (LpLargest){name, scope, times * s.all, kind});
 }
@@ -133,15 +133,15 @@ static void node_code(Memory *x, const LpNodeCost *n, Code *c)
 {
     if (n->label == LP_NO_LABEL)
         return;
+    c->calls += n->cost->steps > 0;
+    if (x->seen[n->label] == x->ipu)
+        return;
+    x->seen[n->label] = x->ipu;
     for (size_t i = 0; i < sizeof x->set.w / sizeof *x->set.w; i++)
         x->set.w[i] |= n->cost->codelets.w[i];
     x->gaps.interleaved =
         lp_max(x->gaps.interleaved, n->cost->interleaved_tile_bytes);
     x->gaps.apart = lp_max(x->gaps.apart, n->cost->apart_tile_bytes);
-    c->calls += n->cost->steps > 0;
-    if (x->seen[n->label] == x->ipu)
-        return;
-    x->seen[n->label] = x->ipu;
     c->vertex += n->cost->vertex_bytes;
     c->exchange += n->cost->exchange_code_bytes;
     c->steps += n->cost->steps;

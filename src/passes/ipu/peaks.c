@@ -83,21 +83,10 @@ static void look(LpPeaks *x, int class)
     note(x, class, m);
 }
 
-/* A tensor on most of the classes is on all, and taken away from the others. */
 void lp_peaks_add(LpPeaks *x, LpSpread s, int64_t times)
 {
-    int first = 0, n = LP_TILE_CLASSES;
     int64_t bytes = times * s.tile;
-    if (s.used <= 0)
-        return;
-    if (s.used < x->some.n)
-        n = lp_tiles_classes(&x->some, s, &first);
-    if (n > LP_TILE_CLASSES / 2) {
-        x->whole += bytes;
-        bytes = -bytes;
-        first += n;
-        n = LP_TILE_CLASSES - n;
-    }
+    int first, n = lp_tiles_few(&x->some, s, &first, &bytes, &x->whole);
     for (; n > 0; n--, first++) {
         look(x, first % LP_TILE_CLASSES);
         x->some.b[first % LP_TILE_CLASSES] += bytes;

@@ -30,6 +30,12 @@ static inline int lp_tiles_first(int c, int n)
 /* Of a tensor on some of the tiles: number of the classes from *first on,
  * around the end. */
 int lp_tiles_classes(const LpTiles *t, LpSpread s, int *first);
+/* Of a tensor: number of the classes from *first on, around the end, that have
+ * *bytes beside what is added to *whole, which all have. They are half of the
+ * classes at most: a tensor on more of them is on all, and taken away from the
+ * others. */
+int lp_tiles_few(const LpTiles *t, LpSpread s, int *first, int64_t *bytes,
+                 int64_t *whole);
 /* To the classes of such tiles; times -1 takes away. */
 void lp_tiles_add_to(int64_t *b, const LpTiles *t, LpSpread s, int64_t times);
 
