@@ -91,13 +91,20 @@ function Builder:program(parent, kind, name, fields)
   return p
 end
 
+-- Of all tiles, which are in step.
+local function of_tiles(cycles)
+  return { min = cycles, max = cycles }
+end
+
 -- One execution of a program on an IPU.
 function Builder:step(program, ipu, from, cycles, count)
   local ipus = {}
   for i = 0, self.report.ipus - 1 do
     local here = i == ipu
     ipus[i + 1] = { cycles = here and cycles or 0, cyclesFrom = here and from or nil,
-      cyclesTo = here and from + cycles or nil, active = here }
+      cyclesTo = here and from + cycles or nil, active = here,
+      activeCycles = here and { cyclesFrom = of_tiles(from), cyclesTo = of_tiles(from + cycles) }
+        or nil }
   end
   self.steps[#self.steps + 1] = record("step", { program = program, ipu = ipu, ipus = ipus,
     cycles = cycles, count = count })
@@ -268,7 +275,7 @@ function M.of(report)
       computeSets = table.move(b.sets, 1, #b.sets, 1, {}), programs = b.programs, program = root,
       livenessProgramSteps = steps, loweredVariables = variables }),
     execution = record("execution", { steps = b.steps, totalCycles = report.cycles,
-      seconds = report.seconds }) })
+      seconds = report.seconds, runs = { record("run", { name = "run", steps = b.steps }) } }) })
 end
 
 --- The report of a file: what report:save wrote, the profile.json of autoReport.all or the

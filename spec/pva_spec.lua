@@ -17,6 +17,8 @@ describe("pva", function()
       local here = step.ipus[step.ipu + 1]
       assert.equal(step.cycles, here.cycles)
       assert.equal(here.cyclesTo, here.cyclesFrom + here.cycles)
+      local tiles = here.activeCycles
+      assert.same({ here.cyclesFrom, here.cyclesTo }, { tiles.cyclesFrom.max, tiles.cyclesTo.min })
       by_ipu[step.ipu] = (by_ipu[step.ipu] or 0) + step.cycles * step.count
       for i, other in ipairs(step.ipus) do
         assert.is_true(i == step.ipu + 1 or other.cycles == 0)
@@ -36,6 +38,7 @@ describe("pva", function()
         ("IPU %d: %d of %d"):format(ipu, by_ipu[ipu], acts[ipu]))
     end
     assert.equal(report.cycles, profile.execution.totalCycles)
+    assert.equal(profile.execution.steps, profile.execution.runs[1].steps)
   end)
 
   it("has the tree of programs, which visitors walk", function()
