@@ -452,6 +452,18 @@ static void count_reads(LpLower *l, const LpGraphNode *n)
             l->buf[l->location[n->in[i]].buf].reads_left--;
 }
 
+/* A single pointwise node spreads numbers of channels over images in blocks:
+ * the driver of chains has them as rows, that of single ones each by itself. */
+static bool spreads(const LpGraphNode *n, const LpKernelReq *r)
+{
+    bool small = false, plain = lp_can_fuse(n) && r->out->dtype == LP_F32;
+    for (int i = 0; i < r->n_in && plain; i++) {
+        plain = r->in[i].dtype == LP_F32 && !r->in[i].is_imm;
+        small |= lp_desc_numel(&r->in[i]) < lp_desc_numel(r->out);
+    }
+    return plain && small;
+}
+
 static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
                              Req *q)
 {
@@ -487,7 +499,7 @@ static LpStatus lower_kernel(LpLower *l, LpNodeId id, const LpGraphNode *n,
         n_in += 2;
     } else {
         bool blocks = how == AS_SPLIT && !lp_layout_reduces(l, n);
-        s = n->op == &op_chain || (blocks && n->site)
+        s = n->op == &op_chain || (blocks && (n->site || spreads(n, &r)))
                 ? lp_prepare_chain(&r, blocks, k, l->err)
             : lp_has_bodies(n->op) ? lp_prepare_bodies(&r, l->o, k, l->err)
                                    : lp_prepare(&r, k, l->err);
