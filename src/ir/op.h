@@ -217,8 +217,8 @@ typedef LpStatus (*LpKernelRun)(const LpKernel *k, void *const *in,
                          const LpRunCtx *rc LP_UNUSED, LpErr *e LP_UNUSED)
 struct LpKernel {
     LpKernelRun run;
-    void (*fini)(LpKernel *k);  /* NULL: nothing to free */
-    const LpKernelUndo *undo;   /* NULL: it may write all of the result */
+    void (*fini)(LpKernel *k); /* NULL: nothing to free */
+    const LpKernelUndo *undo;  /* NULL: it may write all of the result */
     size_t undo_bytes;
     size_t work_bytes;          /* scratch, 64-byte aligned, given to run */
     int threads;                /* width fixed when prepared */
@@ -237,6 +237,7 @@ typedef struct LpKernelReq {
     uint64_t site;       /* random operators; results that round at random */
     LpNumerics numerics; /* of the step; all false outside steps */
     const char *where;   /* what exceptions say of it; NULL: its name */
+    bool widened;        /* halves are float32 here (rounding.c) */
     bool fast;           /* a quicker algorithm that rounds more will do */
     bool keeps; /* what is made of a parameter alone may be made once */
     /* float32 products may be made of so many bfloat16 pieces of each number

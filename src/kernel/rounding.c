@@ -64,6 +64,7 @@ typedef struct Wide {
     size_t off;      /* of the float32 numbers in the scratch memory */
     LpDtype to;      /* of results */
     int64_t n;
+    int64_t lanes, plane; /* channels and places of results in blocks; or 0 */
 } Wide;
 
 typedef struct Frame {
@@ -74,9 +75,33 @@ typedef struct Frame {
     Wide wide[]; /* operands, then results */
 } Frame;         /* scratch: what the kernel is given, the numbers, its own */
 
+/* Blocks of channels, some places at once. */
+static void store_planes(const LpKernel *k, const Wide *w, const LpRandom *r,
+                         float *x, uint16_t *out)
+{
+    int64_t block = w->lanes * w->plane, blocks = w->n / block;
+    int threads = w->n < PARALLEL ? 1 : k->threads;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < blocks; i++) {
+        float turned[BLOCK];
+        for (int64_t p = 0, m; p < w->plane; p += m) {
+            int64_t at = i * block + p * w->lanes;
+            m = lp_min(w->plane - p, BLOCK / w->lanes);
+            lp_round_planes_at_random(r, w->to, (uint64_t)(i * block + p),
+                                      w->plane, w->lanes, m, x + at, turned);
+            lp_convert_loop(LP_F32, w->to)(m * w->lanes, out + at, 2, x + at,
+                                           4);
+        }
+    }
+}
+
 static void store_result(const LpKernel *k, const Wide *w, const LpRandom *r,
                          float *x, void *out)
 {
+    if (w->lanes) {
+        store_planes(k, w, r, x, out);
+        return;
+    }
     int64_t blocks = (w->n + BLOCK - 1) / BLOCK;
     int threads = w->n < PARALLEL ? 1 : k->threads;
     uint16_t *y = out;
@@ -177,6 +202,8 @@ static bool widen(const LpDesc *d, bool result, bool blocks, int threads,
         half.strides[0] = 1;
         wide = half;
         wide.dtype = LP_F32;
+        w->lanes = result ? d->block : 0;
+        w->plane = lp_elements(d->shape + 2, d->ndim - 2);
     } else if (d->block) {
         half = lp_desc_split(d, d->ndim, d->shape[1], d->block);
         wide = lp_desc_split(seen, d->ndim, d->shape[1], d->block);
@@ -184,7 +211,7 @@ static bool widen(const LpDesc *d, bool result, bool blocks, int threads,
     lp_copy_plan(result ? &wide : &half, result ? &half : &wide, threads,
                  &w->plan);
     w->to = d->dtype;
-    w->dense = result && lp_desc_contiguous(d);
+    w->dense = result && !d->block && lp_desc_contiguous(d);
     w->n = lp_desc_numel(d);
     w->off = *total;
     return lp_add_size(*total, ((size_t)n * 4 + 63) / 64 * 64, total);
@@ -206,6 +233,8 @@ static LpStatus prepare(const LpKernelReq *r, Frame *f, LpDesc *seen,
     size_t n = (size_t)r->n_in + (size_t)r->n_out;
     size_t total = (n * sizeof(void *) + 63) / 64 * 64;
     bool ok = true;
+    bool blocks = r->op->flags & LP_OPF_BLOCKED && !r->op->product;
+    q.widened = true;
     q.in = seen;
     q.out = seen + r->n_in;
     if (r->n_in > 0 && r->in[0].dtype != LP_F16)
@@ -220,8 +249,8 @@ static LpStatus prepare(const LpKernelReq *r, Frame *f, LpDesc *seen,
         if (!result && takes_halves(r))
             seen[i] = *d;
         else
-            ok = widen(d, result, !f->site, r->threads, &total, &f->wide[i],
-                       &seen[i]);
+            ok = widen(d, result, blocks || !f->site, r->threads, &total,
+                       &f->wide[i], &seen[i]);
     }
     f->off = total;
     LP_TRY(r->op->prepare(&q, &f->k, e));

@@ -231,9 +231,9 @@ describe("rounding at random of blocked images", function()
   local eye = torch.eye(32):reshape({ 32, 32, 1, 1 })
 
   -- fn(x, eye) has the same bits in blocks and in rows, in chains and without.
-  local function alike(fn, x, w)
+  local function alike(fn, x, w, numerics)
     local step = compiled.step(fn, { x, w })
-    step:complete({ numerics = { stochastic = true } })
+    step:complete({ numerics = numerics or { stochastic = true } })
     local at, first = compiled.vars(step), nil
     for _, blocked in ipairs({ true, false }) do
       for _, fuse in ipairs({ true, false }) do
@@ -259,6 +259,20 @@ describe("rounding at random of blocked images", function()
         end, x, eye:to(dtype))
       end
     end)
+  end
+
+  for _, stochastic in ipairs({ true, false }) do
+    for _, half in ipairs({ true, false }) do
+      it(("normalises them alike: at random %s, half statistics %s"):format(stochastic, half),
+        function()
+          -- sums of these are exact in any order
+          local x = torch.randint(-8, 9, { 2, 32, 4, 4 }):half() / 8
+          alike(function(a, w)
+            local y = F.batch_norm(F.conv2d(a, w) + a, nil, nil, nil, nil, true)
+            return F.conv2d(y:relu(), w)
+          end, x, eye:half(), { stochastic = stochastic, half_statistics = half })
+        end)
+    end
   end
 end)
 

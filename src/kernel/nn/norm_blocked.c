@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "src/kernel/attrs.h"
-#include "src/kernel/loops/loops.h"
+#include "src/kernel/loops/pointwise.h"
 
 LP_SIMD_EXTERN(LpNormBlockedLoops, lp_norm_blocked);
 
@@ -26,22 +26,35 @@ typedef struct State {
     int64_t batch, channels, n; /* n: positions of a plane */
     double eps;
     int block;
-    bool relu;
+    bool relu, half; /* statistics are halves (norm_kernel.c) */
 } State;
 _Static_assert(sizeof(State) <= sizeof(((LpKernel *)0)->inl), "State");
 
-/* One run. a, b: the planes' two sums, [batch, channels] each; coef: three
- * vectors over the channels. */
+/* One run. a, b: the planes' two sums, [batch, channels] each; coef, mean: four
+ * vectors over the channels, the means as they are used. */
 typedef struct Job Job;
 struct Job {
     const State *s;
     const LpNormBlocked *loops;
     void *const *in, *const *out;
-    float *a, *b, *coef[3];
+    float *a, *b, *coef[3], *mean;
     void (*sums)(const Job *j, int64_t i, int64_t c);
     void (*combine)(const Job *j, int64_t c);
     void (*result)(const Job *j, int64_t i, int64_t c);
 };
+
+/* A number as a half, if statistics are. */
+static float narrowed(const State *s, float x)
+{
+    if (s->half)
+        lp_pointwise_round(1, &x, &x, LP_F32, LP_F16);
+    return x;
+}
+
+static float rstd_of(const State *s, float var)
+{
+    return narrowed(s, 1 / sqrtf(var + (float)s->eps));
+}
 
 /* Where the plane of sample i from channel c on begins. */
 static int64_t plane(const State *s, int64_t i, int64_t c)
@@ -74,7 +87,9 @@ static void run(const Job *j, int threads)
         j->result(j, p / blocks, p % blocks * step);
 }
 
-static LpStatus start(const LpKernel *k, Job *j, float *work)
+/* known: the means, unless they are made. */
+static LpStatus start(const LpKernel *k, Job *j, const float *known,
+                      float *work)
 {
     const State *s = (const void *)k->inl;
     const int64_t all = s->batch * s->channels;
@@ -84,6 +99,9 @@ static LpStatus start(const LpKernel *k, Job *j, float *work)
     j->b = work + all;
     for (int i = 0; i < 3; i++)
         j->coef[i] = work + 2 * all + i * s->channels;
+    j->mean = work + 2 * all + 3 * s->channels;
+    for (int64_t c = 0; known && c < s->channels; c++)
+        j->mean[c] = narrowed(s, known[c]);
     run(j, all * s->n < SERIAL ? 1 : k->threads);
     return LP_OK;
 }
@@ -108,12 +126,16 @@ static void combine_stats(const Job *j, int64_t c0)
             m += j->a[i * s->channels + c];
         m /= (float)s->batch;
         for (int64_t i = 0; i < s->batch; i++) {
-            float d = j->a[i * s->channels + c] - m;
+            float d = j->a[i * s->channels + c] - (s->half ? 0 : m);
             v += j->b[i * s->channels + c] + d * d * (float)s->n;
         }
         mean[c] = m;
-        var[c] = v / (float)(s->batch * s->n);
-        j->coef[0][c] = (w ? w[c] : 1) / sqrtf(var[c] + (float)s->eps);
+        v = v / (float)(s->batch * s->n) - (s->half ? m * m : 0);
+        var[c] = v < 0 ? 0 : v; /* a NaN stays */
+        j->mean[c] = narrowed(s, m);
+        j->coef[0][c] = s->half
+                            ? rstd_of(s, var[c]) * (w ? w[c] : 1)
+                            : (w ? w[c] : 1) / sqrtf(var[c] + (float)s->eps);
         j->coef[1][c] = b ? b[c] : 0;
     }
 }
@@ -121,10 +143,10 @@ static void combine_stats(const Job *j, int64_t c0)
 static void scale(const Job *j, int64_t i, int64_t c)
 {
     const State *s = j->s;
-    const float *x = j->in[0], *add = j->in[3], *mean = j->out[1];
+    const float *x = j->in[0], *add = j->in[3];
     float *y = j->out[0];
     const int64_t at = plane(s, i, c);
-    j->loops->scale(s->block, s->n, x + at, mean + c, j->coef[0] + c,
+    j->loops->scale(s->block, s->n, x + at, j->mean + c, j->coef[0] + c,
                     j->coef[1] + c, add ? add + at : NULL, s->relu, y + at);
 }
 
@@ -137,17 +159,17 @@ LP_KERNEL_RUN(run_forward)
              .sums = stats,
              .combine = combine_stats,
              .result = scale};
-    return start(k, &j, work);
+    return start(k, &j, NULL, work);
 }
 
 /* ---- backward: dy, x, mean, var, w (, r) -> dx, dw, db ------------------- */
 static void sums(const Job *j, int64_t i, int64_t c)
 {
     const State *s = j->s;
-    const float *dy = j->in[0], *x = j->in[1], *mean = j->in[2];
+    const float *dy = j->in[0], *x = j->in[1];
     const float *r = j->in[5];
     const int64_t p = plane(s, i, c), at = i * s->channels + c;
-    j->loops->sums(s->block, s->n, dy + p, x + p, r ? r + p : NULL, mean + c,
+    j->loops->sums(s->block, s->n, dy + p, x + p, r ? r + p : NULL, j->mean + c,
                    j->a + at, j->b + at);
 }
 
@@ -163,7 +185,7 @@ static void combine_sums(const Job *j, int64_t c0)
             g += j->a[i * s->channels + c];
             gx += j->b[i * s->channels + c];
         }
-        float rstd = 1 / sqrtf(var[c] + (float)s->eps);
+        float rstd = rstd_of(s, var[c]);
         float k = (w ? w[c] : 1) * rstd;
         j->coef[0][c] = k;
         j->coef[1][c] = -k * rstd * rstd * gx / count;
@@ -176,11 +198,11 @@ static void combine_sums(const Job *j, int64_t c0)
 static void back(const Job *j, int64_t i, int64_t c)
 {
     const State *s = j->s;
-    const float *dy = j->in[0], *x = j->in[1], *mean = j->in[2];
+    const float *dy = j->in[0], *x = j->in[1];
     const float *r = j->in[5];
     float *dx = j->out[0];
     const int64_t p = plane(s, i, c);
-    j->loops->back(s->block, s->n, dy + p, x + p, r ? r + p : NULL, mean + c,
+    j->loops->back(s->block, s->n, dy + p, x + p, r ? r + p : NULL, j->mean + c,
                    j->coef[0] + c, j->coef[1] + c, j->coef[2] + c, dx + p);
 }
 
@@ -193,7 +215,7 @@ LP_KERNEL_RUN(run_backward)
              .sums = sums,
              .combine = combine_sums,
              .result = back};
-    return start(k, &j, work);
+    return start(k, &j, in[2], work);
 }
 
 /* ---- preparation --------------------------------------------------------- */
@@ -206,8 +228,9 @@ static void prepare(const LpKernelReq *r, int image, LpKernel *k)
                  .n = x->shape[2] * x->shape[3],
                  .eps = r->attr[LP_BATCH_NORM_EPS].f,
                  .block = x->block,
-                 .relu = r->n_in > (image ? 5 : 3)};
-    int64_t work = (2 * s->batch + 3) * s->channels;
+                 .relu = r->n_in > (image ? 5 : 3),
+                 .half = lp_half_statistics(r, image)};
+    int64_t work = (2 * s->batch + 4) * s->channels;
     k->work_bytes = (size_t)work * sizeof(float);
 }
 

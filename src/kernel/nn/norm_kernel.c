@@ -38,14 +38,11 @@ typedef struct Norm {
     LpConvert widen, round;
 } Norm;
 
-/* Is the norm of operand i, of the request or as rounding at random widens it,
- * one with half statistics? */
-static bool half_statistics(const LpKernelReq *r, int i)
+bool lp_half_statistics(const LpKernelReq *r, int i)
 {
-    bool widened = r->numerics.stochastic && r->site != 0;
     LpDtype t = r->in[i].dtype;
     return r->numerics.half_statistics &&
-           (t == LP_F16 || (widened && t == LP_F32));
+           (t == LP_F16 || (r->widened && t == LP_F32));
 }
 
 #define T float
@@ -130,7 +127,7 @@ LP_KERNEL_PREPARE(lp_layer_norm_prepare)
 {
     Norm s = rows_of(&r->in[0], r->attr[LP_LAYER_NORM_NORMALIZED_SHAPE].n);
     s.eps = r->attr[LP_LAYER_NORM_EPS].f;
-    s.half = half_statistics(r, 0);
+    s.half = lp_half_statistics(r, 0);
     return by_rows(r, k, s, 1, layer, 0, e);
 }
 
@@ -146,7 +143,7 @@ LP_KERNEL_PREPARE(lp_group_norm_prepare)
 {
     Norm s = channels_of(&r->in[0], r->attr[LP_GROUP_NORM_NUM_GROUPS].i);
     s.eps = r->attr[LP_GROUP_NORM_EPS].f;
-    s.half = half_statistics(r, 0);
+    s.half = lp_half_statistics(r, 0);
     return prepare(r, k, s, group, 0, e);
 }
 
@@ -165,7 +162,7 @@ LP_KERNEL_PREPARE(lp_batch_norm_prepare)
     Norm s = channels_of(&r->in[0], 1);
     s.eps = r->attr[LP_BATCH_NORM_EPS].f;
     s.relu = r->n_in > 3;
-    s.half = half_statistics(r, 0);
+    s.half = lp_half_statistics(r, 0);
     return prepare(r, k, s, batch, (size_t)(2 * s.channels), e);
 }
 
@@ -177,7 +174,7 @@ LP_KERNEL_PREPARE(lp_batch_norm_back_prepare)
     Norm s = channels_of(&r->in[0], 1);
     s.eps = r->attr[LP_BATCH_NORM_EPS].f;
     s.relu = r->n_in > 5;
-    s.half = half_statistics(r, 1);
+    s.half = lp_half_statistics(r, 1);
     int64_t masked = s.relu ? s.batch * s.inner : 0; /* dy */
     return prepare(r, k, s, batch_back, (size_t)((4 + masked) * s.channels), e);
 }

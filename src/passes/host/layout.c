@@ -118,7 +118,8 @@ static bool in_blocks(const LpLower *l, const LpGraphNode *n)
         return false;
     bool pointwise = lp_can_fuse(n) || n->op == &op_chain;
     LpProductKind conv = lp_conv_of(n->op);
-    if (draws(n) && !pointwise) /* in order */
+    bool counts = pointwise || (n->op->flags & LP_OPF_BLOCKED && !conv);
+    if (draws(n) && !counts) /* in order */
         return false;
     if (conv)
         return conv != LP_PRODUCT_CONV_WEIGHT && makes_blocks(l, n);
