@@ -189,12 +189,13 @@ LpStatus lp_conv_chain_prepare(const LpKernelReq *conv, const LpFusedReq *chain,
     return LP_OK;
 }
 
-bool lp_conv_chain_take_packing(LpKernel *k, LpKernel *pack, size_t *bytes)
+bool lp_conv_chain_take_packing(LpKernel *k, LpKernel *pack, LpKernel *unpack,
+                                size_t *bytes)
 {
     if (k->run != run)
         return false;
     Both *b = k->state;
-    if (!lp_conv_take_packing(&b->conv, pack, bytes))
+    if (!lp_conv_take_packing(&b->conv, pack, unpack, bytes))
         return false;
     set_scratch(k);
     return true;

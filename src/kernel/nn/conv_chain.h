@@ -16,6 +16,7 @@ LpStatus lp_conv_chain_prepare(const LpKernelReq *conv, const LpFusedReq *chain,
                                int at, LpKernel *k, LpErr *e);
 
 /* lp_conv_take_packing of the convolution in k, if k is such a kernel. */
-bool lp_conv_chain_take_packing(LpKernel *k, LpKernel *pack, size_t *bytes);
+bool lp_conv_chain_take_packing(LpKernel *k, LpKernel *pack, LpKernel *unpack,
+                                size_t *bytes);
 
 #endif

@@ -600,14 +600,30 @@ LP_KERNEL_RUN(run_windows)
     return LP_OK;
 }
 
-static bool take_windows(Conv *c, LpKernel *conv, LpKernel *pack, size_t *bytes)
+LP_KERNEL_RUN(run_rows)
+{
+    (void)work, (void)rc, (void)e;
+    const Conv *c = *(const Conv *const *)k->state;
+    lp_direct_rows(c->direct, in[0], out[0]);
+    return LP_OK;
+}
+
+static bool point(LpKernel *k, LpKernelRun run, const Conv *c)
 {
     LpErr probe = {0};
-    if (c->reorder[LP_CONV_W] ||
-        lp_kernel_state("a convolution's windows", sizeof c, run_windows, pack,
-                        &probe) != LP_OK)
+    if (lp_kernel_state("a convolution's windows", sizeof c, run, k, &probe) !=
+        LP_OK)
         return false;
-    memcpy(pack->state, &c, sizeof c);
+    memcpy(k->state, &c, sizeof c);
+    return true;
+}
+
+static bool take_windows(Conv *c, LpKernel *conv, LpKernel *pack,
+                         LpKernel *unpack, size_t *bytes)
+{
+    if (c->reorder[LP_CONV_W] || !point(pack, run_windows, c) ||
+        (c->direct && !point(unpack, run_rows, c)))
+        return false;
     pack->threads = conv->threads;
     *bytes = window_bytes(c);
     conv->work_bytes = c->work = c->windows;
@@ -615,7 +631,8 @@ static bool take_windows(Conv *c, LpKernel *conv, LpKernel *pack, size_t *bytes)
     return true;
 }
 
-bool lp_conv_take_packing(LpKernel *conv, LpKernel *pack, size_t *bytes)
+bool lp_conv_take_packing(LpKernel *conv, LpKernel *pack, LpKernel *unpack,
+                          size_t *bytes)
 {
     if (conv->run != direct_run)
         return false;
@@ -623,7 +640,7 @@ bool lp_conv_take_packing(LpKernel *conv, LpKernel *pack, size_t *bytes)
     if (c->empty || c->role[1] != LP_CONV_W)
         return false;
     if (window_bytes(c) > 0)
-        return take_windows(c, conv, pack, bytes);
+        return take_windows(c, conv, pack, unpack, bytes);
     if (!c->reorder[LP_CONV_W])
         return false;
     *bytes = lp_dnn_layout(c->prim, LP_DNN_WEIGHTS)->bytes;

@@ -43,7 +43,9 @@ LpStatus lp_conv_layout_clear(const LpDesc *d, LpKernel *k, bool *padded,
 
 /* If the prepared kernel of a convolution or of its gradient to the input
  * reorders its weights in each call: makes `pack` a kernel that does it, from
- * then on the other one's operand 1 is the result of `pack`, *bytes large. */
-bool lp_conv_take_packing(LpKernel *conv, LpKernel *pack, size_t *bytes);
+ * then on the other one's operand 1 is the result of `pack`, *bytes large.
+ * `unpack` becomes the reverse, if there is one. */
+bool lp_conv_take_packing(LpKernel *conv, LpKernel *pack, LpKernel *unpack,
+                          size_t *bytes);
 
 #endif

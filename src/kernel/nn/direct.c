@@ -154,36 +154,34 @@ size_t lp_direct_window_bytes(const LpDirect *d)
     return (size_t)(all_blocks(d) * window_size(d)) * sizeof(float);
 }
 
-/* The windows of one channel of the result to one of `to` apart. */
-static void pack_channel(const LpDirect *d, const float *row, float *u,
-                         int64_t to)
+/* Elements of a channel of the result, as they lie in its row, are `to` apart
+ * in u from the first place on; `back`: from there to the row. */
+static void move_channel(const LpDirect *d, float *row, float *u, int64_t to,
+                         bool back)
 {
     int64_t places = d->kernel[0] * d->kernel[1];
-    for (int64_t t = 0; t < d->taps; t++)
-        for (int64_t c = 0; c < B; c++)
-            u[(t * B + c) * to] =
-                row[(t / places * B + c) * places + t % places];
+    int64_t channels = d->depthwise ? 1 : d->in * B;
+    for (int64_t c = 0; c < channels; c++)
+        for (int64_t k = 0; k < places; k++, row++) {
+            int64_t tap = c / B * places + k;
+            float *x = u + (d->depthwise ? k : tap * B + c % B) * to;
+            *(back ? row : x) = *(back ? x : row);
+        }
 }
 
-static void pack_block(const LpDirect *d, int64_t block, const float *rows,
-                       float *u)
+static void move_block(const LpDirect *d, int64_t block, float *rows, float *u,
+                       bool back)
 {
-    if (d->depthwise) {
-        for (int64_t t = 0; t < d->taps; t++)
-            for (int64_t c = 0; c < B; c++)
-                u[(block * d->taps + t) * B + c] =
-                    rows[(block * B + c) * d->taps + t];
-        return;
-    }
-    int64_t in_group = block % d->out;
-    int64_t panel = in_group * panels(d) / d->out;
-    while (first_of(d, panel + 1) <= in_group)
+    int64_t panel = block % d->out * panels(d) / d->out;
+    while (first_of(d, panel + 1) <= block % d->out)
         panel++;
-    int64_t first = first_of(d, panel), at = in_group - first;
+    int64_t first = first_of(d, panel), at = block % d->out - first;
+    int64_t wide = d->depthwise ? B : (first_of(d, panel + 1) - first) * B;
+    int64_t row = d->taps * (d->depthwise ? 1 : B);
     for (int64_t c = 0; c < B; c++)
-        pack_channel(d, rows + (block * B + c) * d->taps * B,
-                     u + (block - at) * window_size(d) + at * B + c,
-                     (first_of(d, panel + 1) - first) * B);
+        move_channel(d, rows + (block * B + c) * row,
+                     u + (block - at) * window_size(d) + at * B + c, wide,
+                     back);
 }
 
 void lp_direct_windows(const LpDirect *d, int threads, const float *rows,
@@ -191,7 +189,13 @@ void lp_direct_windows(const LpDirect *d, int threads, const float *rows,
 {
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < all_blocks(d); i++)
-        pack_block(d, i, rows, u);
+        move_block(d, i, (float *)(uintptr_t)rows, u, false);
+}
+
+void lp_direct_rows(const LpDirect *d, const float *u, float *rows)
+{
+    for (int64_t i = 0; i < all_blocks(d); i++)
+        move_block(d, i, rows, (float *)(uintptr_t)u, true);
 }
 
 /* ---- images -------------------------------------------------------------- */

@@ -75,6 +75,8 @@ size_t lp_direct_window_bytes(const LpDirect *d);
 /* Plain rows of windows to u. */
 void lp_direct_windows(const LpDirect *d, int threads, const float *rows,
                        float *u);
+/* And back. */
+void lp_direct_rows(const LpDirect *d, const float *u, float *rows);
 
 size_t lp_direct_work_bytes(const LpDirect *d, int threads);
 /* `then` may be NULL. */

@@ -123,17 +123,24 @@ LpStatus lp_pack_weights(LpLower *l, const LpGraphNode *n, LpKernel *k,
     *index = UINT32_MAX;
     if (var < 0 || !may_pack(l, READS))
         return LP_OK;
-    LpKernel *pack;
+    LpKernel *pack = NULL, *unpack = NULL;
     size_t bytes;
-    LP_TRY(lp_lower_new_kernel(l, &pack));
-    if (!lp_conv_take_packing(k, pack, &bytes) &&
-        !lp_conv_chain_take_packing(k, pack, &bytes)) {
-        lp_kernel_free(pack);
-        return LP_OK;
+    LpStatus s = lp_lower_new_kernel(l, &pack);
+    if (s == LP_OK)
+        s = lp_lower_new_kernel(l, &unpack);
+    bool takes =
+        s == LP_OK && (lp_conv_take_packing(k, pack, unpack, &bytes) ||
+                       lp_conv_chain_take_packing(k, pack, unpack, &bytes));
+    if (s == LP_OK && (!takes || !unpack->run)) {
+        lp_kernel_free(unpack);
+        unpack = NULL;
     }
-    LpStatus s = add_packed(l, var, bytes, pack, NULL, index);
-    if (s != LP_OK)
+    if (takes)
+        s = add_packed(l, var, bytes, pack, unpack, index);
+    if (s != LP_OK || !takes) {
         lp_kernel_free(pack);
+        lp_kernel_free(unpack);
+    }
     return s;
 }
 
