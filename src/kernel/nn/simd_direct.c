@@ -34,7 +34,7 @@ ALWAYS void tile(const LpDirectTile *t, int64_t at, const float *x,
 #pragma GCC unroll 4
         for (int i = 0; i < N; i += 2)
             __builtin_prefetch(p[0] + (N + i) * step);
-#pragma GCC unroll 1
+#pragma GCC unroll 2
         for (int c = 0; c < B; c++) {
             __m256 w[3];
 #pragma GCC unroll 3
