@@ -142,18 +142,23 @@ INLINE H narrow(U x)
 #endif
 }
 
-/* The power of 2 that u's magnitude has, at least that of normal halves. (In
- * floats, whose constants the compiler keeps in memory.) */
+/* The greater of positive numbers. (As floats, whose constants the compiler
+ * keeps in memory.) */
+INLINE U greater(U a, U b)
+{
+#if defined(__AVX512F__)
+    return (U)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+    return (U)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+    return CHOOSE((I)a > (I)b, a, b);
+#endif
+}
+
+/* The power of 2 that u's magnitude has, at least that of normal halves. */
 INLINE U power(U u)
 {
-    F e = (F)(u & 0x7f800000), least = (F){0} + 0x1p-14f;
-#if defined(__AVX512F__)
-    return (U)_mm512_max_ps((__m512)least, (__m512)e);
-#elif defined(__AVX2__)
-    return (U)_mm256_max_ps((__m256)least, (__m256)e);
-#else
-    return CHOOSE(e > least, (U)e, (U)least);
-#endif
+    return greater((U)((F){0} + 0x1p-14f), u & 0x7f800000);
 }
 
 /* Whether a magnitude is rounded up of whose `power` `cut` is to be cut off: a
@@ -187,12 +192,12 @@ INLINE H ups(U up)
 #endif
 }
 
-/* Of numbers below the largest. */
-INLINE H plain_f16(U u, U draw)
+/* Of numbers below the largest, whose powers are known. */
+INLINE H f16_of(U u, U power, U draw)
 {
     H h = TO_F16(u);
     U cut = (U)((F)u - (F)OF_F16(h)) & 0x7fffffff;
-    return h - ups(goes_up((F)cut, power(u), draw));
+    return h - ups(goes_up((F)cut, power, draw));
 }
 
 #else
@@ -210,10 +215,10 @@ INLINE U half_below(U m)
     return CHOOSE(m < 0x38800000, (U)(few * 0x1p-24f), m & ~0x1fffu);
 }
 
-INLINE H plain_f16(U u, U draw)
+INLINE H f16_of(U u, U power, U draw)
 {
     U m = u & 0x7fffffff, low = half_below(m);
-    U up = goes_up((F)m - (F)low, power(m), draw);
+    U up = goes_up((F)m - (F)low, power, draw);
     return narrow((half_of(low) - up) | (u >> 16 & 0x8000));
 }
 
@@ -239,16 +244,17 @@ INLINE H to_f16(U u, U draw)
 {
     U m = u & 0x7fffffff, is_large = (U)((I)m >= LARGE);
     if (any(is_large)) {
-        H r = plain_f16(CHOOSE(is_large, (U){0}, u), draw);
+        U v = CHOOSE(is_large, (U){0}, u);
+        H r = f16_of(v, power(v), draw);
         U all = __builtin_convertvector(r, U);
         return narrow(CHOOSE(is_large, large(m) | (u >> 16 & 0x8000), all));
     }
-    return plain_f16(u, draw);
+    return f16_of(u, power(u), draw);
 }
 
-INLINE U plain_f16_wide(U u, U draw)
+INLINE U f16_wide_of(U u, U power, U draw)
 {
-    return OF_F16(plain_f16(u, draw));
+    return OF_F16(f16_of(u, power, draw));
 }
 
 INLINE U to_f16_wide(U u, U draw)
@@ -273,8 +279,9 @@ INLINE U any_bf16_bits(U u, U draw)
     return r;
 }
 
-INLINE H plain_bf16(U u, U draw)
+INLINE H bf16_of(U u, U power, U draw)
 {
+    (void)power;
     return narrow(bf16_bits(u, draw));
 }
 
@@ -283,8 +290,9 @@ INLINE H to_bf16(U u, U draw)
     return narrow(any_bf16_bits(u, draw));
 }
 
-INLINE U plain_bf16_wide(U u, U draw)
+INLINE U bf16_wide_of(U u, U power, U draw)
 {
+    (void)power;
     return bf16_bits(u, draw) << 16;
 }
 
@@ -334,7 +342,7 @@ INLINE void put_half(H y, int64_t n, uint16_t *to)
 /* Numbers from which on `to` sees to what is large. */
 enum { LARGE_F16 = 0x47000000, LARGE_BF16 = 0x7f000000 };
 
-/* V, a vector of type T, is what `plain` and `to` make of LANES numbers. */
+/* V, a vector of type T, is what `of` and `to` make of LANES numbers. */
 #define LOOP(name, T, V, put, large)                                           \
     INLINE void name##_some(int64_t n, const float *x, const uint32_t *draw,   \
                             T *to)                                             \
@@ -354,13 +362,15 @@ enum { LARGE_F16 = 0x47000000, LARGE_BF16 = 0x7f000000 };
     /* of `vectors` of them */                                                 \
     INLINE void name##_all(int vectors, const float *x, const U *d, T *to)     \
     {                                                                          \
-        I most = {0};                                                          \
+        U p[VECTORS], most = {0};                                              \
         U u;                                                                   \
-        for (int i = 0; i < vectors; i++) {                                    \
+        _Pragma("GCC unroll 8") for (int i = 0; i < vectors; i++)              \
+        {                                                                      \
             memcpy(&u, x + i * LANES, sizeof u);                               \
-            most |= (I)(u & 0x7f800000) >= large;                              \
+            p[i] = power(u);                                                   \
+            most = greater(p[i], most);                                        \
         }                                                                      \
-        if (any((U)most)) {                                                    \
+        if (any((U)((I)most >= large))) {                                      \
             U e[VECTORS + 1] = {{0}};                                          \
             memcpy(e, d, (size_t)vectors * sizeof *d);                         \
             name##_some(vectors *LANES, x, (const uint32_t *)(const void *)e,  \
@@ -370,7 +380,7 @@ enum { LARGE_F16 = 0x47000000, LARGE_BF16 = 0x7f000000 };
         _Pragma("GCC unroll 8") for (int i = 0; i < vectors; i++)              \
         {                                                                      \
             memcpy(&u, x + i * LANES, sizeof u);                               \
-            V y = plain_##name(u, d[i]);                                       \
+            V y = name##_of(u, p[i], d[i]);                                    \
             memcpy(to + i * LANES, &y, sizeof y);                              \
         }                                                                      \
     }                                                                          \

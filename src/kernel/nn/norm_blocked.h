@@ -26,8 +26,8 @@ typedef struct LpNormBlocked {
 } LpNormBlocked;
 typedef const LpNormBlocked LpNormBlockedLoops[1];
 
-/* Does the norm of operand i, a half or one that is widened for the kernel, have
- * half statistics (norm_kernel.c)? */
+/* Does the norm of operand i, a half or one that is widened for the kernel,
+ * have half statistics (norm_kernel.c)? */
 bool lp_half_statistics(const LpKernelReq *r, int i);
 
 /* Prepare for requests whose images are blocked. */
