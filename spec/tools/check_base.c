@@ -266,15 +266,17 @@ static double at_random(double x, double most, int digits, int least,
     return copysign((m - low) / unit > most ? low + unit : low, x);
 }
 
-static float to_round(uint64_t i)
+/* Of all kinds, or a normal half that is not large. */
+static float to_round(uint64_t i, bool normal)
 {
     static const float some[] = {0.0f,     -0.0f,   65504.0f,  -65519.0f,
                                  65520.0f, 1e30f,   -INFINITY, NAN,
                                  3.38e38f, -3.4e38f};
     uint64_t u = lp_mix64(i);
-    if (u % 11 == 0)
+    if (u % 11 == 0 && !normal)
         return some[u / 11 % (sizeof some / sizeof *some)];
-    float x = ldexpf((float)(u >> 40) * 0x1p-24f + 1, (int)(u % 39) - 24);
+    float x = ldexpf((float)(u >> 40) * 0x1p-24f + 1,
+                     normal ? (int)(u % 26) - 12 : (int)(u % 39) - 24);
     return u & 1 ? -x : x;
 }
 
@@ -285,7 +287,7 @@ static void check_rounded(uint64_t at, int n)
     uint16_t half[MOST + 1];
     LpRandom r = {lp_mix64(at), 3, 1, 2};
     for (int i = 0; i < n; i++)
-        x[i] = to_round(at * 1000 + (uint64_t)i);
+        x[i] = to_round(at * 1000 + (uint64_t)i, at % 2);
     for (int t = 0; t < 2; t++) {
         LpDtype to = t ? LP_BF16 : LP_F16;
         half[n] = 0x5a5a;

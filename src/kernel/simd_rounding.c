@@ -155,6 +155,17 @@ INLINE U greater(U a, U b)
 #endif
 }
 
+INLINE U lesser(U a, U b)
+{
+#if defined(__AVX512F__)
+    return (U)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+    return (U)_mm256_min_ps((__m256)a, (__m256)b);
+#else
+    return CHOOSE((I)a < (I)b, a, b);
+#endif
+}
+
 /* The power of 2 that u's magnitude has, at least that of normal halves. */
 INLINE U power(U u)
 {
@@ -252,6 +263,28 @@ INLINE H to_f16(U u, U draw)
     return f16_of(u, power(u), draw);
 }
 
+/* f16_of for normal numbers (and 0), of which 13 bits are cut off: these carry
+ * where they are more than the draw's first ones. */
+INLINE U carried(U u, U draw)
+{
+    return (u + 0x1fff - (draw >> 19)) & ~0x1fffu;
+}
+
+INLINE H f16_normal(U u, U draw)
+{
+#ifdef __F16C__
+    return TO_F16(carried(u, draw));
+#else
+    U x = carried(u, draw), m = x & 0x7fffffff;
+    return narrow(half_of(m) | (x >> 16 & 0x8000));
+#endif
+}
+
+INLINE U f16_wide_normal(U u, U draw)
+{
+    return carried(u, draw);
+}
+
 INLINE U f16_wide_of(U u, U power, U draw)
 {
     return OF_F16(f16_of(u, power, draw));
@@ -277,6 +310,16 @@ INLINE U any_bf16_bits(U u, U draw)
         r = CHOOSE(is_large, top | (u >> 16 & 0x8000), r);
     }
     return r;
+}
+
+INLINE H bf16_normal(U u, U draw)
+{
+    return narrow(bf16_bits(u, draw));
+}
+
+INLINE U bf16_wide_normal(U u, U draw)
+{
+    return bf16_bits(u, draw) << 16;
 }
 
 INLINE H bf16_of(U u, U power, U draw)
@@ -341,6 +384,7 @@ INLINE void put_half(H y, int64_t n, uint16_t *to)
 
 /* Numbers from which on `to` sees to what is large. */
 enum { LARGE_F16 = 0x47000000, LARGE_BF16 = 0x7f000000 };
+enum { NORMAL = 113 << 23 }; /* the least power of normal halves */
 
 /* V, a vector of type T, is what `of` and `to` make of LANES numbers. */
 #define LOOP(name, T, V, put, large)                                           \
@@ -362,19 +406,29 @@ enum { LARGE_F16 = 0x47000000, LARGE_BF16 = 0x7f000000 };
     /* of `vectors` of them */                                                 \
     INLINE void name##_all(int vectors, const float *x, const U *d, T *to)     \
     {                                                                          \
-        U p[VECTORS], most = {0};                                              \
+        U p[VECTORS], most = {0}, least = (U){0} + 0x7f800000;                 \
         U u;                                                                   \
         _Pragma("GCC unroll 8") for (int i = 0; i < vectors; i++)              \
         {                                                                      \
             memcpy(&u, x + i * LANES, sizeof u);                               \
             p[i] = power(u);                                                   \
             most = greater(p[i], most);                                        \
+            least = lesser(p[i], least);                                       \
         }                                                                      \
         if (any((U)((I)most >= large))) {                                      \
             U e[VECTORS + 1] = {{0}};                                          \
             memcpy(e, d, (size_t)vectors * sizeof *d);                         \
             name##_some(vectors *LANES, x, (const uint32_t *)(const void *)e,  \
                         to);                                                   \
+            return;                                                            \
+        }                                                                      \
+        if (!any((U)((I)least <= NORMAL))) {                                   \
+            _Pragma("GCC unroll 8") for (int i = 0; i < vectors; i++)          \
+            {                                                                  \
+                memcpy(&u, x + i * LANES, sizeof u);                           \
+                V y = name##_normal(u, d[i]);                                  \
+                memcpy(to + i * LANES, &y, sizeof y);                          \
+            }                                                                  \
             return;                                                            \
         }                                                                      \
         _Pragma("GCC unroll 8") for (int i = 0; i < vectors; i++)              \
