@@ -42,15 +42,16 @@ static LpStart drawn(const LpIpuPlan *p, const LpGraphNode *d)
 static const LpStart first = {.kind = LP_START_UP};
 static const LpStart last = {.kind = LP_START_DOWN};
 
-/* A variable and what is kept for it. */
-static void set_variables(LpIpuPlan *p, int var, LpStart s)
+/* What is kept for a variable lies as that does. */
+static void follow_variables(LpIpuPlan *p)
 {
+    const LpVariable *var = p->step->var;
     for (size_t i = 0; i < p->step->n_var; i++) {
-        const LpVariable *v = &p->step->var[i];
+        const LpVariable *v = &var[i];
         bool of = v->role == LP_VAR_STATE || v->role == LP_VAR_ACCUM;
-        bool like = lp_numel(&v->type) == lp_numel(&p->step->var[var].type);
-        if ((int)i == var || (of && v->param == var && like))
-            p->var_start[i] = s;
+        if (of && v->param >= 0 &&
+            lp_numel(&v->type) == lp_numel(&var[v->param].type))
+            p->var_start[i] = p->var_start[v->param];
     }
 }
 
@@ -61,7 +62,7 @@ static void set_weights(LpIpuPlan *p, LpVal v, LpStart s)
     while (lp_is_value(v)) {
         p->val_start[v] = s;
         if (p->var_of[v] >= 0)
-            set_variables(p, p->var_of[v], s);
+            p->var_start[p->var_of[v]] = s;
         const LpGraphNode *d = lp_graph_maker(g, v);
         if (!d || !lp_ipu_rearranges(d->op) || !d->n_in)
             return;
@@ -85,5 +86,6 @@ LpStatus lp_ipu_starts(LpIpuPlan *p)
         if (d->op->product == LP_PRODUCT_CONV)
             set_weights(p, d->in[1], dithers ? s : last);
     }
+    follow_variables(p);
     return LP_OK;
 }
