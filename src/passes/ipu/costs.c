@@ -33,8 +33,9 @@ typedef struct Costs {
     LpIpuPlan *p;
     Met *met;
     size_t n_met, cap_met;
-    LpMap met_at;  /* by hash */
-    uint64_t *key; /* of the node that is asked for; see put */
+    uint32_t *met_at; /* by hash, + 1; at most half full */
+    size_t cap_at;    /* a power of two */
+    uint64_t *key;    /* of the node that is asked for; see put */
     size_t n_key, cap_key;
     size_t n_same;        /* words that all keys of the plan begin with */
     const LpGraph **body; /* of those met, one of each kind */
@@ -243,18 +244,16 @@ static LpStatus cost_work(Costs *c, const Work *w, LpNodeCost *out)
 
 static LpStatus cost_node(Costs *c, const Work *w, LpNodeCost *out)
 {
-    uint64_t h = hash_work(w);
-    const uint32_t *at = lp_map_first(&c->met_at, h);
-    while (at && !same_work(&c->met[*at].work, w))
-        at = lp_map_next(&c->met_at, at);
-    if (at) {
-        *out = c->met[*at].cost;
+    size_t at = (size_t)(hash_work(w) >> 32) & (c->cap_at - 1);
+    while (c->met_at[at] && !same_work(&c->met[c->met_at[at] - 1].work, w))
+        at = (at + 1) & (c->cap_at - 1);
+    if (c->met_at[at]) {
+        *out = c->met[c->met_at[at] - 1].cost;
         return LP_OK;
     }
     LP_TRY(cost_work(c, w, out));
-    if (!lp_map_add(&c->met_at, h, (uint32_t)c->n_met))
-        return lp_no_memory(c->p->err);
     LP_IPU_ADD(c, met, c->p->err, (Met){*w, *out});
+    c->met_at[at] = (uint32_t)c->n_met;
     return LP_OK;
 }
 
@@ -385,6 +384,9 @@ static LpStatus build(Costs *c)
     p->update_cost = lp_ipu_space(p, u ? u->n_node : 0, sizeof *p->update_cost);
     c->weight = lp_ipu_scratch(p, g->n_value, sizeof *c->weight);
     c->grad = lp_ipu_scratch(p, g->n_value, sizeof *c->grad);
+    for (c->cap_at = 16; c->cap_at < 2 * (g->n_node + (u ? u->n_node : 0));)
+        c->cap_at *= 2;
+    c->met_at = lp_ipu_scratch(p, c->cap_at, sizeof *c->met_at);
     LP_TRY(p->err->code);
     if (!put_plan(c))
         return lp_no_memory(p->err);
@@ -423,7 +425,6 @@ LpStatus lp_ipu_costs(LpIpuPlan *p)
     Costs c = {.p = p};
     LpStatus s = build(&c);
     p->n_label = lp_cost_memo_n(p->memo);
-    lp_map_fini(&c.met_at);
     lp_free(c.met);
     lp_free(c.key);
     lp_free(c.body);
