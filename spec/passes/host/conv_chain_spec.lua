@@ -123,12 +123,14 @@ describe("a convolution and what reads it", function()
       local keywords = { stride = { random(2), random(3) }, dilation = random(2),
         padding = { random(3) - 1, random(3) - 1 } }
       local kernel = { random(3), random(3) }
-      local how = random(4)
+      local how = random(5)
       if how == 1 then
         to, keywords.groups = from, from
         kernel = { random(5), random(5) }
       elseif how == 2 then
         from, to, keywords.groups = 16, 16 * random(3), 2
+      elseif how == 4 then
+        to, keywords.groups = from, from // 4
       elseif how == 3 then
         kernel, keywords = { 1, 1 }, { stride = random(2) }
       end

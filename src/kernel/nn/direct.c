@@ -15,6 +15,7 @@ LP_SIMD_EXTERN(LpDirectOf, lp_direct);
 enum {
     B = LP_DIRECT_BLOCK,
     PANEL = LP_DIRECT_PANEL,
+    QUAD = 4,
     ROOM = 192 * 1024, /* bytes of a strip: the second cache has it */
     FEW = 4,           /* pieces of work that a thread should have */
     MOST = 160,        /* places of a strip: the first cache has what is made */
@@ -28,10 +29,15 @@ static int64_t over(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
+/* Windows of so many channels, of as many, or whole blocks. */
+static bool of(const LpConvGeom *g, int64_t channels)
+{
+    return g->c_src == channels * g->groups && g->c_dst == g->c_src;
+}
+
 bool lp_direct_takes(const LpConvGeom *g)
 {
-    bool depthwise = g->groups == g->c_src && g->groups == g->c_dst;
-    int64_t groups = depthwise ? 1 : g->groups;
+    int64_t groups = of(g, 1) || of(g, QUAD) ? 1 : g->groups;
     return lp_cpu_simd() == LP_SIMD_AVX2 && g->n_spatial == 2 &&
            g->c_src % (groups * B) == 0 && g->c_dst % (groups * B) == 0;
 }
@@ -97,9 +103,9 @@ static void set_strips(LpDirect *d, int threads)
 
 LpDirect *lp_direct_new(const LpConvGeom *g, int threads)
 {
-    bool depthwise = g->groups == g->c_src && g->groups == g->c_dst;
+    bool depthwise = of(g, 1), quads = of(g, QUAD);
     int64_t places = g->kernel[0] * g->kernel[1];
-    int64_t groups = depthwise ? g->groups / B : g->groups;
+    int64_t groups = depthwise || quads ? g->c_src / B : g->groups;
     int64_t in = g->c_src / (groups * B), out = g->c_dst / (groups * B);
     int64_t taps = in * places;
     LpDirect *d = lp_calloc(1, sizeof *d + (size_t)taps * sizeof d->offset[0]);
@@ -110,6 +116,7 @@ LpDirect *lp_direct_new(const LpConvGeom *g, int threads)
                     .in = in,
                     .out = out,
                     .depthwise = depthwise,
+                    .quads = quads,
                     .lines = g->dst[0],
                     .line = g->dst[1],
                     .taps = taps};
@@ -143,10 +150,16 @@ static int64_t all_blocks(const LpDirect *d)
     return d->groups * d->out;
 }
 
+/* Channels of a block of the image that a channel of the result is made of. */
+static int64_t met(const LpDirect *d)
+{
+    return d->depthwise ? 1 : d->quads ? QUAD : B;
+}
+
 /* Numbers that make a block of the result. */
 static int64_t window_size(const LpDirect *d)
 {
-    return d->taps * B * (d->depthwise ? 1 : B);
+    return d->taps * met(d) * B;
 }
 
 size_t lp_direct_window_bytes(const LpDirect *d)
@@ -159,12 +172,10 @@ size_t lp_direct_window_bytes(const LpDirect *d)
 static void move_channel(const LpDirect *d, float *row, float *u, int64_t to,
                          bool back)
 {
-    int64_t places = d->kernel[0] * d->kernel[1];
-    int64_t channels = d->depthwise ? 1 : d->in * B;
-    for (int64_t c = 0; c < channels; c++)
+    int64_t places = d->kernel[0] * d->kernel[1], of = met(d);
+    for (int64_t c = 0; c < d->in * of; c++)
         for (int64_t k = 0; k < places; k++, row++) {
-            int64_t tap = c / B * places + k;
-            float *x = u + (d->depthwise ? k : tap * B + c % B) * to;
+            float *x = u + ((c / of * places + k) * of + c % of) * to;
             *(back ? row : x) = *(back ? x : row);
         }
 }
@@ -176,8 +187,8 @@ static void move_block(const LpDirect *d, int64_t block, float *rows, float *u,
     while (first_of(d, panel + 1) <= block % d->out)
         panel++;
     int64_t first = first_of(d, panel), at = block % d->out - first;
-    int64_t wide = d->depthwise ? B : (first_of(d, panel + 1) - first) * B;
-    int64_t row = d->taps * (d->depthwise ? 1 : B);
+    int64_t wide = (first_of(d, panel + 1) - first) * B;
+    int64_t row = d->taps * met(d);
     for (int64_t c = 0; c < B; c++)
         move_channel(d, rows + (block * B + c) * row,
                      u + (block - at) * window_size(d) + at * B + c, wide,
@@ -285,7 +296,7 @@ static void run_lines(const LpDirect *d, LpDirectTile *t, int64_t n,
     int64_t row = (d->copies ? d->from[1] : d->src[1]) * d->stride[0] * B;
     int64_t lines = d->flat || d->thins ? 1 : n;
     int64_t places = d->flat ? n : d->thins ? n * d->line : d->line;
-    int64_t parts = over(d->taps, DEPTH), element = t->element;
+    int64_t parts = d->quads ? 1 : over(d->taps, DEPTH), element = t->element;
     const LpConvSteps *steps = t->steps;
     int n_ahead = t->n_ahead;
     for (int64_t i = 0; i < parts; i++) {
@@ -334,6 +345,7 @@ static void run_strip(const Run *r, int64_t block, int64_t panel, int64_t strip,
     int64_t size = d->flat ? B : d->line * B; /* of a line of the strip */
     LpDirectTile t = {.step = d->thins ? B : d->stride[1] * B,
                       .plane = tells(r) ? made_size(d) : plane,
+                      .quads = d->quads,
                       .image_plane = plane};
     for (int64_t p = panel; p < lp_min(panel + d->chunk, panels(d)); p++) {
         int64_t at = block + first_of(d, p);

@@ -27,6 +27,7 @@ typedef struct LpDirect {
     int64_t in, out; /* blocks of a group */
     int64_t src[2], dst[2], kernel[2], stride[2], dilation[2], pad[2];
     bool depthwise;      /* a window a channel; a group is a block of them */
+    bool quads;          /* windows of four channels; so it is of two of them */
     bool copies;         /* strips */
     bool thins;          /* of what a window of one place strides over: copies
                             of only that */
@@ -47,7 +48,7 @@ typedef struct LpDirect {
 typedef struct LpDirectTile {
     int64_t blocks, step, plane, taps;
     const int64_t *offset;
-    bool add;
+    bool add, quads;
     const LpConvSteps *steps;
     int64_t channel, element, image_plane;
     int n_ahead;

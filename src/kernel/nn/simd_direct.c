@@ -143,10 +143,58 @@ LINES(near, B)
 LINES(second, 2 * B)
 LINES(apart, t->step)
 
+/* N places of two windows of four channels, a half of the vectors each. */
+ALWAYS void quad(const LpDirectTile *t, int64_t at, const float *x,
+                 const float *u, float *y, const int N)
+{
+    __m256 s[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < N; i++)
+        s[i] = _mm256_setzero_ps();
+    for (int64_t k = 0; k < t->taps; k++, u += 4 * B) {
+        const float *p = x + t->offset[k];
+        __m256 w[4];
+#pragma GCC unroll 4
+        for (int c = 0; c < 4; c++)
+            w[c] = _mm256_loadu_ps(u + c * B);
+#pragma GCC unroll 8
+        for (int i = 0; i < N; i++) {
+            __m256 v = _mm256_loadu_ps(p + i * t->step);
+            s[i] = _mm256_fmadd_ps(_mm256_permute_ps(v, 0x00), w[0], s[i]);
+            s[i] = _mm256_fmadd_ps(_mm256_permute_ps(v, 0x55), w[1], s[i]);
+            s[i] = _mm256_fmadd_ps(_mm256_permute_ps(v, 0xaa), w[2], s[i]);
+            s[i] = _mm256_fmadd_ps(_mm256_permute_ps(v, 0xff), w[3], s[i]);
+        }
+    }
+    if (t->steps)
+        take_steps(t->steps,
+                   &(StepPlace){t->channel, t->element + at * B, 0, B}, s, N,
+                   1);
+#pragma GCC unroll 8
+    for (int i = 0; i < N; i++)
+        _mm256_storeu_ps(y + i * B, s[i]);
+}
+
+static void quads(const LpDirectTile *t, int64_t n, const float *x,
+                  const float *u, float *y)
+{
+    int64_t at = 0;
+    for (; at + 8 <= n; at += 8)
+        quad(t, at, x + at * t->step, u, y + at * B, 8);
+    if (at + 4 <= n) {
+        quad(t, at, x + at * t->step, u, y + at * B, 4);
+        at += 4;
+    }
+    for (; at < n; at++)
+        quad(t, at, x + at * t->step, u, y + at * B, 1);
+}
+
 static void line(const LpDirectTile *t, int64_t n, const float *x,
                  const float *u, float *y)
 {
-    if (t->step == B)
+    if (t->quads)
+        quads(t, n, x, u, y);
+    else if (t->step == B)
         near(t, n, x, u, y);
     else if (t->step == 2 * B)
         second(t, n, x, u, y);
