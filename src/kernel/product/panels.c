@@ -60,7 +60,8 @@ size_t lp_panels_work(const LpGemmArgs *g, int threads)
 }
 
 /* The left block, from `left` on k deep, times a panel's part; meanwhile the
- * next part, `ahead`, is asked for: as many rows of k elements as it is wide. */
+ * next part, `ahead`, is asked for: as many rows of k elements as it has
+ * columns. */
 static void part(const LpGemmArgs *g, const Cut *cut, int64_t k, bool add,
                  int64_t cols, const float *left, const float *panel,
                  const float *ahead, float *c)
