@@ -266,6 +266,7 @@ check-full: test asan lint golden
 	+@$(submake) fuzz-api CALLS=100000
 	$(BUILD)/lupine spec/sweep/conv.lua
 	$(BUILD)/lupine spec/sweep/placements.lua
+	$(BUILD)/lupine spec/sweep/systems.lua
 	$(BUILD)/lupine spec/stress/cache.lua
 	$(BUILD)/lupine spec/stress/checkpoint.lua
 	@set -e; for f in examples/*.lua; do \
