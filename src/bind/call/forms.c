@@ -191,7 +191,8 @@ static int run(LpFormCall *c, const LpForm *f)
         return run_inplace(c, f);
     if (c->n_out)
         return run_out(c, f);
-    if (c->device == LP_DEV_CPU)
+    /* a traced function's tensors are values of its graph, on no device */
+    if (c->device == LP_DEV_CPU || (c->device == LP_DEV_META && lp_tracing))
         n = lp_call_push(c->L, f, c->in, c->n_in, c->attr, f->n_results);
     else if (c->device == LP_DEV_META && f->op->infer && f->n_results == 1)
         n = run_meta(c, f);
