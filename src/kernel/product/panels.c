@@ -1,4 +1,4 @@
-/* Products with kept panels (panels.h). Threads share the panels; each has a
+/* Products with kept panels (panels.h). Threads take panels by turns; each has a
  * copy of the left block whose rows lie apart, where no two meet in a cache's
  * set. */
 #include "src/kernel/product/panels.h"
@@ -84,27 +84,27 @@ static void part(const LpGemmArgs *g, const Cut *cut, int64_t k, bool add,
     }
 }
 
-/* Panels p0 … p1 - 1; `left` is a thread's own. */
-static void share(const LpGemmArgs *g, const Cut *cut, int64_t p0, int64_t p1,
-                  const float *a, const float *panels, float *c, float *left)
+/* Panels that no other thread has taken, from row k0 of them on; `left` is a
+ * thread's own. */
+static void share(const LpGemmArgs *g, const Cut *cut, int64_t k0,
+                  int64_t *taken, const float *a, const float *panels, float *c,
+                  float *left)
 {
-    int64_t width = loops()->width, deep;
-    for (int64_t k0 = 0; k0 < g->k; k0 += deep) {
-        deep = lp_min(cut->deep, g->k - k0);
-        for (int64_t i = 0; i < g->m; i++)
-            memcpy(left + i * (cut->deep + GAP), a + i * g->a_rs + k0,
-                   (size_t)deep * sizeof *left);
-        for (int64_t p = p0; p < p1 && !lp_kernel_stops(); p++) {
-            const float *panel = panels + (p * g->k + k0) * width;
-            const float *next = p + 1 < p1 ? panel + g->k * width : panel;
-            int64_t cols = lp_min(width, g->n - p * width);
-            for (int64_t k = 0, some; k < deep; k += some) {
-                some = lp_min(cut->part, deep - k);
-                part(g, cut, some, k0 + k > 0, cols, left + k,
-                     panel + k * width,
-                     k + some < deep ? panel + (k + some) * width : next,
-                     c + p * width);
-            }
+    int64_t width = loops()->width, n = (g->n + width - 1) / width, p;
+    int64_t deep = lp_min(cut->deep, g->k - k0);
+    for (int64_t i = 0; i < g->m; i++)
+        memcpy(left + i * (cut->deep + GAP), a + i * g->a_rs + k0,
+               (size_t)deep * sizeof *left);
+    while ((p = __atomic_fetch_add(taken, 1, __ATOMIC_RELAXED)) < n &&
+           !lp_kernel_stops()) {
+        const float *panel = panels + (p * g->k + k0) * width;
+        const float *next = p + 1 < n ? panel + g->k * width : panel;
+        int64_t cols = lp_min(width, g->n - p * width);
+        for (int64_t k = 0, some; k < deep; k += some) {
+            some = lp_min(cut->part, deep - k);
+            part(g, cut, some, k0 + k > 0, cols, left + k, panel + k * width,
+                 k + some < deep ? panel + (k + some) * width : next,
+                 c + p * width);
         }
     }
 }
@@ -114,11 +114,13 @@ void lp_panels_product(const LpGemmArgs *g, const float *a, const float *panels,
 {
     Cut cut = cut_of(g);
     size_t block = block_bytes(g, &cut);
-    int64_t n = (g->n + loops()->width - 1) / loops()->width;
+    for (int64_t k0 = 0; k0 < g->k; k0 += cut.deep) {
+        int64_t taken = 0;
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-    for (int t = 0; t < threads; t++)
-        share(g, &cut, n * t / threads, n * (t + 1) / threads, a, panels, c,
-              (void *)((char *)work + block * (size_t)t));
+        for (int t = 0; t < threads; t++)
+            share(g, &cut, k0, &taken, a, panels, c,
+                  (void *)((char *)work + block * (size_t)t));
+    }
 }
 
 void lp_panels_unpack(const LpGemmArgs *g, const float *panels, float *b)
