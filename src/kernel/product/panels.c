@@ -1,5 +1,5 @@
-/* Products with kept panels (panels.h). Threads take panels by turns; each has a
- * copy of the left block whose rows lie apart, where no two meet in a cache's
+/* Products with kept panels (panels.h). Threads take panels by turns; each has
+ * a copy of the left block whose rows lie apart, where no two meet in a cache's
  * set. */
 #include "src/kernel/product/panels.h"
 
