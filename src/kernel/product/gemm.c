@@ -68,9 +68,7 @@ static int64_t moved(const LpGemmArgs *g)
     return right + left + (g->c_cs == 1 ? 0 : g->m * g->n);
 }
 
-/* n in as few pieces of at most `most` as there must be, of nearly one size,
- * a multiple of `unit`; never 0. */
-static int64_t piece(int64_t n, int64_t most, int64_t unit)
+int64_t lp_gemm_piece(int64_t n, int64_t most, int64_t unit)
 {
     int64_t pieces = n > most ? (n + most - 1) / most : 1;
     return n > 0 ? up((n + pieces - 1) / pieces, unit) : unit;
@@ -93,9 +91,9 @@ static Cut cut_of(const LpGemmArgs *g, LpDtype t)
         c.g = other;
     c.packs_left = c.g.a_cs != 1;
     c.by_rows = c.packs_left || c.g.m >= c.g.n;
-    c.kc = piece(c.g.k, c.packs_left ? DEPTH / 2 : DEPTH, 16);
+    c.kc = lp_gemm_piece(c.g.k, c.packs_left ? DEPTH / 2 : DEPTH, 16);
     int64_t block = lp_cpu_simd() == LP_SIMD_AVX512 ? BLOCK : BLOCK / 2;
-    c.nc = piece(c.g.n, block / c.kc / c.width * c.width, c.width);
+    c.nc = lp_gemm_piece(c.g.n, block / c.kc / c.width * c.width, c.width);
     return c;
 }
 

@@ -14,6 +14,10 @@ typedef struct LpGemmArgs {
     LpDtype half;
 } LpGemmArgs;
 
+/* n in as few pieces of at most `most` as there must be, of nearly one size,
+ * a multiple of `unit`; never 0. */
+int64_t lp_gemm_piece(int64_t n, int64_t most, int64_t unit);
+
 /* The product of the transposes: c' = b' a'. */
 LpGemmArgs lp_gemm_turn(const LpGemmArgs *g);
 

@@ -24,17 +24,10 @@ typedef struct Cut {
     int64_t deep, part;
 } Cut;
 
-/* n in as few pieces of at most `most` as there must be, of nearly one size. */
-static int64_t piece(int64_t n, int64_t most)
-{
-    int64_t pieces = (n + most - 1) / most, one = (n + pieces - 1) / pieces;
-    return (one + UNIT - 1) / UNIT * UNIT;
-}
-
 static Cut cut_of(const LpGemmArgs *g)
 {
-    int64_t deep = piece(g->k, KEPT / g->m);
-    return (Cut){deep, piece(deep, DEPTH)};
+    int64_t deep = lp_gemm_piece(g->k, KEPT / g->m, UNIT);
+    return (Cut){deep, lp_gemm_piece(deep, DEPTH, UNIT)};
 }
 
 static size_t block_bytes(const LpGemmArgs *g, const Cut *c)
